@@ -1,0 +1,36 @@
+"""Names for the shell to complete, from the daemon if one answers at once; otherwise none."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final
+
+import click
+
+from ksi_client.session import Session
+from ksi_daemon.errors import KsiError
+
+__all__ = ["agent_ids", "event_names"]
+
+# A shell that waits for its user's Tab must not wait for us.
+PATIENCE_S: Final = 0.25
+
+
+def event_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the events that begin with *incomplete*."""
+    found = _asked(context, "system:discover", {"pattern": f"{incomplete}*"})
+    return [event["name"] for event in found.get("events", ())]
+
+
+def agent_ids(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the agents whose ids begin with *incomplete*."""
+    listed = _asked(context, "agent:list", {}).get("agents", ())
+    return [agent["agent_id"] for agent in listed if agent["agent_id"].startswith(incomplete)]
+
+
+def _asked(context: click.Context, event: str, data: dict[str, Any]) -> dict[str, Any]:
+    session = context.ensure_object(Session)
+    with suppress(KsiError), session.client(patience_s=0) as client:
+        result = client.request(event, data, timeout=PATIENCE_S)
+        return result if isinstance(result, dict) else {}
+    return {}

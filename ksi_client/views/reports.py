@@ -1,0 +1,235 @@
+"""How lists and figures read: agents, replies, reliability, what there is and what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import quote
+from typing import Any, Final
+
+import msgspec
+
+from ksi_client.text import Color, Paint, clip, visible, width, wrapped
+from ksi_client.views.tables import GAP, Cell, Column, plain, table
+
+__all__ = ["agents", "answer", "described", "events", "reliability"]
+
+_STATES: Final[dict[str, Color]] = {"running": "yellow", "idle": "green", "terminated": "dim"}
+_STATUSES: Final[dict[str, tuple[str, Color]]] = {
+    "handled": ("✓", "green"),
+    "denied": ("⊘", "yellow"),
+    "unknown": ("?", "yellow"),
+}
+# The figures of a reliability row in the order of an attempt's life; most only if not zero.
+_COUNTS: Final = (
+    "completions",
+    "seen",
+    "strict",
+    "repaired",
+    "rejected",
+    "invalid",
+    "unknown",
+    "denied",
+    "handled",
+    "failed",
+    "corrected",
+    "quoted",
+)
+_ALWAYS: Final = ("completions", "seen", "strict", "handled")
+# What a narrow terminal does without, the first to go first; JSON has it all.
+_DISPENSABLE: Final = (
+    "tokens",
+    "p95",
+    "completions",
+    "p50",
+    "corrected",
+    "quoted",
+    "denied",
+    "failed",
+    "unknown",
+    "invalid",
+    "rejected",
+    "repaired",
+)
+
+
+def agents(listed: Sequence[Mapping[str, Any]], paint: Paint, cells: int) -> Iterator[str]:
+    """Yield a table of agents."""
+    if not listed:
+        yield "no agents; ksi spawn brings one to life"
+        return
+    columns = [
+        Column(name) for name in ("agent", "state", "says", "provider", "model", "component")
+    ]
+    rows = [
+        (
+            Cell(str(each.get("agent_id")), "cyan"),
+            Cell(str(each.get("state")), _STATES.get(str(each.get("state")), "")),
+            plain(each.get("status") or each.get("progress")),
+            plain(each.get("provider")),
+            plain(each.get("model")),
+            plain(each.get("component")),
+        )
+        for each in listed
+    ]
+    yield from table(columns, rows, paint=paint, cells=cells)
+
+
+def answer(reply: Mapping[str, Any], paint: Paint, cells: int) -> Iterator[str]:
+    """Yield an agent's answer: its text, what it called, how it came to its end."""
+    text = str(reply.get("text") or "").strip()
+    if text:
+        yield from wrapped(visible(text, lines=True), cells)
+    for call in reply.get("calls") or ():
+        yield _call(call, paint, cells)
+    turns, reason = reply.get("turns"), str(reply.get("finish_reason"))
+    ended = f"{turns} turn{'s' * (turns != 1)}, {reason}"
+    if reply.get("rejected"):
+        ended += f", {reply['rejected']} rejected (ksi events extraction:rejected)"
+    error = reply.get("error")
+    if error:
+        ended += f": {error.get('message')}"
+    yield paint(visible(ended), "dim" if reason == "stop" else "yellow")
+
+
+def _call(call: Mapping[str, Any], paint: Paint, cells: int) -> str:
+    """Return one call of an answer: its sign, its name, its result or its error."""
+    sign, color = _STATUSES.get(str(call.get("status")), ("✗", "red"))
+    name = visible(str(call.get("name")))
+    error = call.get("error")
+    if error:
+        came = f"{error.get('code')}: {error.get('message')}"
+    else:
+        came = "" if call.get("result") is None else _json(call["result"])
+    room = max(cells - len(name) - 4, 0)
+    return f"{paint(sign, color)} {paint(name, 'bold')}  {clip(visible(came), room)}".rstrip()
+
+
+def reliability(
+    group_by: Sequence[str], rows: Sequence[Mapping[str, Any]], paint: Paint, cells: int
+) -> Iterator[str]:
+    """Yield the table of how many calls of each group came to a good end."""
+    if not rows:
+        yield "no completions yet; ksi send gives an agent something to answer"
+        return
+    series = [_series(name, rows) for name in (*group_by, *_shown_figures(rows))]
+    for name in _DISPENSABLE:
+        if sum(len(GAP) + _size(each) for each in series) - len(GAP) > cells:
+            series = [each for each in series if each[0].title != name]
+    columns = [column for column, _ in series]
+    yield from table(
+        columns,
+        zip(*(series_cells for _, series_cells in series), strict=True),
+        paint=paint,
+        cells=cells,
+    )
+
+
+def _shown_figures(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    counts = [name for name in _COUNTS if name in _ALWAYS or any(row.get(name) for row in rows)]
+    return [*counts, "rate", "95 %", "p50", "p95", "tokens"]
+
+
+def _series(name: str, rows: Sequence[Mapping[str, Any]]) -> tuple[Column, list[Cell]]:
+    """Return one column of the reliability table with its cells."""
+    match name:
+        case "rate":
+            rates = [row.get("rate") for row in rows]
+            return Column(name, right=True), [Cell(_percent(rate), _rated(rate)) for rate in rates]
+        case "95 %":
+            spans = [f"{_percent(row.get('low'))}-{_percent(row.get('high'))}" for row in rows]
+            return Column(name), list(map(Cell, spans))
+        case "p50" | "p95":
+            return Column(name, right=True), [Cell(_ms(row.get(f"{name}_ms"))) for row in rows]
+        case "tokens":
+            return Column(name, right=True), [Cell(plain(row.get(name) or 0)) for row in rows]
+    if name in _COUNTS:
+        return Column(name, right=True), [Cell(plain(row.get(name) or 0)) for row in rows]
+    return Column(name), [Cell(plain(row.get(name)), "cyan") for row in rows]
+
+
+def _size(series: tuple[Column, list[Cell]]) -> int:
+    return max(len(series[0].title), *(width(visible(cell.text)) for cell in series[1]))
+
+
+def events(
+    listed: Iterable[Mapping[str, Any]],
+    notices: Iterable[Mapping[str, Any]],
+    paint: Paint,
+    cells: int,
+) -> Iterator[str]:
+    """Yield a table of the events that there are."""
+    rows = [
+        (Cell(each["name"], "bold"), Cell(each["class"], "dim"), each["summary"]) for each in listed
+    ]
+    rows += [
+        (Cell(each["name"], "cyan"), Cell("notice", "dim"), each["summary"]) for each in notices
+    ]
+    rows.sort(key=lambda row: row[0].text)
+    yield from table(
+        [Column("event"), Column("class"), Column("what it does")], rows, paint=paint, cells=cells
+    )
+
+
+def described(event: Mapping[str, Any], paint: Paint, cells: int) -> Iterator[str]:
+    """Yield what one event does, the fields of its data, and an example to type."""
+    yield f"{paint(visible(event['name']), 'bold')}  {paint(visible(event['class']), 'dim')}"
+    yield from wrapped(visible(event["summary"]), cells)
+    schema = event.get("schema") or {}
+    fields = schema.get("properties") or {}
+    if schema.get("description"):
+        yield ""
+        yield from wrapped(" ".join(visible(schema["description"], lines=True).split()), cells)
+    if fields:
+        yield ""
+        required = set(schema.get("required") or ())
+        rows = [
+            (
+                Cell(name, "bold" if name in required else ""),
+                _type(field),
+                "required" if name in required else _default(field),
+            )
+            for name, field in fields.items()
+        ]
+        columns = [Column("field"), Column("type"), Column("default")]
+        yield from table(columns, rows, paint=paint, cells=cells)
+    example = event.get("example")
+    if example:
+        data = f" {quote(_json(example['data']))}" if example.get("data") else ""
+        yield ""
+        yield f"{paint('$', 'dim')} ksi emit {visible(example['event'] + data)}"
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    """Return the type that a JSON Schema describes, in a few words."""
+    if "anyOf" in field:
+        return " or ".join(_type(each) for each in field["anyOf"] if each.get("type") != "null")
+    if "enum" in field:
+        return " or ".join(map(_json, field["enum"]))
+    if "$ref" in field:
+        return str(field["$ref"]).rpartition("/")[2]
+    kind = field.get("type", "any")
+    if kind == "array":
+        return f"list of {_type(field.get('items') or {})}"
+    return str(kind)
+
+
+def _default(field: Mapping[str, Any]) -> str:
+    return _json(field["default"]) if field.get("default") is not None else ""
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value * 100:.1f}"
+
+
+def _rated(value: float | None) -> Color:
+    if value is None:
+        return "dim"
+    return "green" if value >= 0.95 else "yellow" if value >= 0.8 else "red"
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} ms"

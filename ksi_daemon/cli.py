@@ -1,0 +1,98 @@
+"""``ksi-daemon``: arguments to settings, settings to a running daemon, its end to an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import structlog
+
+from ksi_daemon import __version__
+from ksi_daemon.config import Settings, load
+from ksi_daemon.daemon import STORAGE_EXIT, Daemon
+from ksi_daemon.errors import StorageError, UsageError
+
+__all__ = ["main"]
+
+USAGE_EXIT: Final = 64
+
+# Every setting that is worth a flag; all of them are also environment variables and TOML keys.
+_FLAGS: Final = (
+    ("--var", "DIR", "directory of run-time files"),
+    ("--config", "FILE", "settings as TOML"),
+    ("--components", "DIR", "directory of component files"),
+    ("--plugins", "DIR", "directory of plugin files"),
+    ("--durability", "power|process", "what an acknowledged event survives"),
+    ("--provider", "TYPE", "provider of agents that name none"),
+    ("--base-url", "URL", "where that provider is"),
+    ("--api-key-env", "NAME", "environment variable that holds its key"),
+    ("--model", "NAME", "its model"),
+    ("--log-level", "LEVEL", "debug, info, warning or error"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the daemon in the foreground; return its exit code."""
+    try:
+        settings = load(_arguments(argv))
+        os.umask(0o077)  # whatever is made from here on is ours alone
+        _configure_logging(settings)
+        return anyio.run(Daemon(settings).run, _announce)
+    except UsageError as exc:
+        return _complain(exc.message, exc.hint, exc.exit_code)
+    except StorageError as exc:
+        return _complain(exc.message, exc.hint, STORAGE_EXIT)
+
+
+def _arguments(argv: Sequence[str] | None) -> dict[str, Any]:
+    parser = _Parser(prog="ksi-daemon", description="Run LLM agents as members of an event bus.")
+    parser.add_argument("--version", action="version", version=f"ksi {__version__}")
+    for flag, metavar, help_text in _FLAGS:
+        parser.add_argument(flag, metavar=metavar, help=help_text)
+    return vars(parser.parse_args(argv))
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        self.print_usage(sys.stderr)
+        raise UsageError(message, exit_code=USAGE_EXIT)
+
+
+def _configure_logging(settings: Settings) -> None:
+    """Log life-cycle and faults to stderr: for people on a terminal, else JSON lines."""
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    last: Any = (
+        structlog.dev.ConsoleRenderer()
+        if sys.stderr.isatty()
+        else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            last,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _announce(socket: Path) -> None:
+    sys.stdout.write(f"ready {socket}\n")
+    sys.stdout.flush()
+
+
+def _complain(message: str, hint: str | None, exit_code: int) -> int:
+    sys.stderr.write(f"ksi-daemon: {message}\n")
+    if hint:
+        sys.stderr.write(f"hint: {hint}\n")
+    return exit_code

@@ -1,0 +1,282 @@
+"""The composition root: the one module that knows everyone. Starts, serves, stops in reverse.
+
+Start: private directories, the lock, the log (migrated, checked), the services, recovery, and
+last the socket, so that no client ever sees a half recovered daemon. Stop: no new connections,
+subscribers are told, what is under way may end within the drain time, the log is closed.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import anyio
+import anyio.abc
+import structlog
+
+from ksi_daemon import plugins
+from ksi_daemon.config import CONFIG_EXIT, Settings
+from ksi_daemon.conversation import LoopLimits
+from ksi_daemon.errors import KsiError, UsageError
+from ksi_daemon.events import ErrorInfo, Outcome
+from ksi_daemon.feed import Feed
+from ksi_daemon.log import EventLog
+from ksi_daemon.log.reader import LogReader
+from ksi_daemon.providers.pool import ProviderPool
+from ksi_daemon.router import Limits, Router
+from ksi_daemon.services.agents import Agents, Defaults, Mailboxes
+from ksi_daemon.services.completions import Completions
+from ksi_daemon.services.components import Components
+from ksi_daemon.services.extraction import Extraction
+from ksi_daemon.services.monitor import Monitor
+from ksi_daemon.services.state import State
+from ksi_daemon.services.subscriptions import Subscriptions
+from ksi_daemon.services.system import System
+from ksi_daemon.transports.lock import held, private_directory
+from ksi_daemon.transports.unix import UnixServer
+from ksi_daemon.work import Ended, Work
+
+__all__ = ["STORAGE_EXIT", "Daemon"]
+
+STORAGE_EXIT: Final = 74  # sysexits.h: EX_IOERR
+
+# The log's queue is bounded; so is what waits for it here.
+LOST_AT_ONCE: Final = 1_000
+
+_LOST: Final = Outcome(
+    "lost", error=ErrorInfo("lost", "the daemon died before the handler's end was known")
+)
+
+log = structlog.get_logger()
+
+
+class House(NamedTuple):
+    """The parts that are spoken to while the daemon runs."""
+
+    server: UnixServer
+    subscriptions: Subscriptions
+    agents: Agents
+    mailboxes: Mailboxes
+    pool: ProviderPool
+
+
+class Daemon:
+    """What runs between start and stop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.stopping = anyio.Event()
+        self.storage_error: BaseException | None = None
+
+    async def run(self, ready: Callable[[Path], None]) -> int:
+        """Serve until a signal or system:shutdown; return the exit code."""
+        settings = self.settings
+        private_directory(settings.var_path)
+        private_directory(settings.socket_path.parent)
+        with held(settings.lock_path), _unwrapped():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watch_signals, tasks.cancel_scope)
+                await self._serve(ready)
+                tasks.cancel_scope.cancel()
+        return STORAGE_EXIT if self.storage_error is not None else 0
+
+    async def _serve(self, ready: Callable[[Path], None]) -> None:
+        settings = self.settings
+        feed = Feed()
+        async with (
+            EventLog.open(
+                settings.log_path,
+                durability=settings.durability,
+                on_commit=feed.publish,
+                on_failure=self._storage_failed,
+            ) as event_log,
+            Router(event_log, feed, _limits(settings)) as router,
+            anyio.create_task_group() as tasks,
+        ):
+            feed.last_seq = event_log.last_seq
+            house = self._furnish(router, event_log, tasks)
+            await self._recover(router, event_log, house)
+            await house.server.start()
+            ready(settings.socket_path)
+            await self.stopping.wait()
+            await self._stop(router, house)
+            await house.pool.aclose()
+            tasks.cancel_scope.cancel()
+
+    async def _recover(self, router: Router, event_log: EventLog, house: House) -> None:
+        """Bring back what an earlier run left, and say so in the log."""
+        found = plugins.include_found(router, self.settings.plugins_path)
+        lost = await _lose_unfinished(event_log)
+        restored = await house.agents.restore()
+        data = {"lost": lost, "agents": restored, "plugins": found}
+        (await router.notify("system:started", data)).result()
+
+    def _storage_failed(self, error: BaseException) -> None:
+        """Stop at once: what cannot be written must not be acknowledged."""
+        log.error("storage_failed", error=str(error))
+        self.storage_error = error
+        self.stopping.set()
+
+    async def _stop(self, router: Router, house: House) -> None:
+        await house.server.stop_listening()
+        house.subscriptions.close()
+        if self.storage_error is None:
+            router.notify("system:stopping", {"running": router.running})
+        with anyio.move_on_after(self.settings.drain_timeout_s):
+            await house.mailboxes.idle()
+            await router.drained()
+        house.server.close()
+
+    async def _watch_signals(self, scope: anyio.CancelScope) -> None:
+        """End in good order at the first SIGTERM or SIGINT, at once at the second."""
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for number in signals:
+                log.info("signal_received", signal=signal.Signals(number).name)
+                if self.stopping.is_set():
+                    scope.cancel()
+                self.stopping.set()
+
+    def _furnish(self, router: Router, event_log: EventLog, tasks: anyio.abc.TaskGroup) -> House:
+        """Make the services, give each what it needs, and include them."""
+        settings, reader = self.settings, event_log.reader
+        server = _server(settings, router)
+        subscriptions = Subscriptions(
+            router,
+            reader,
+            tasks,
+            max_events=settings.subscriber_events,
+            max_bytes=settings.subscriber_bytes,
+        )
+        components = Components(settings.components_path)
+        completions = Completions(router)
+        pool = _providers(settings)
+        agents, mailboxes = _agents(settings, router, reader, components, completions, tasks, pool)
+        gauges = {
+            "connections": lambda: len(server.connections),
+            "agents": lambda: len(agents),
+            "writer": event_log.gauges,
+        }
+        for service in (
+            self._system(router, gauges),
+            agents,
+            completions,
+            components,
+            Extraction(),
+            Monitor(router, reader),
+            State(reader),
+            subscriptions,
+        ):
+            router.include(service)
+        return House(server, subscriptions, agents, mailboxes, pool)
+
+    def _system(self, router: Router, gauges: dict[str, Callable[[], Any]]) -> System:
+        return System(
+            router,
+            stop=self.stopping.set,
+            log_path=self.settings.log_path,
+            durability=self.settings.durability,
+            gauges=gauges,
+        )
+
+
+def _server(settings: Settings, router: Router) -> UnixServer:
+    return UnixServer(
+        router,
+        settings.socket_path,
+        durability=settings.durability,
+        max_frame_bytes=settings.max_frame_bytes,
+        frame_timeout_s=settings.frame_timeout_s,
+        stall_timeout_s=settings.stall_timeout_s,
+        max_connections=settings.max_connections,
+    )
+
+
+def _agents(
+    settings: Settings,
+    router: Router,
+    reader: LogReader,
+    components: Components,
+    completions: Completions,
+    tasks: anyio.abc.TaskGroup,
+    pool: ProviderPool,
+) -> tuple[Agents, Mailboxes]:
+    defaults = _defaults(settings)
+    mailboxes = Mailboxes(
+        router,
+        reader,
+        completions,
+        tasks,
+        build_provider=pool.provider,
+        defaults=defaults,
+        limit=settings.max_mailbox,
+    )
+    agents = Agents(
+        router,
+        mailboxes,
+        load_component=components.load_given,
+        check_provider=pool.check,
+        defaults=defaults,
+        max_agents=settings.max_agents,
+    )
+    return agents, mailboxes
+
+
+@contextmanager
+def _unwrapped() -> Iterator[None]:
+    """Raise the one error of a task group as itself."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        raise error from error.__cause__
+
+
+def _providers(settings: Settings) -> ProviderPool:
+    """Return the pool; refuse to start with a provider that no agent could use."""
+    pool, provider = ProviderPool(), _defaults(settings).provider
+    if provider is not None:
+        try:
+            # Agents may bring the model.
+            pool.check({"model": "any", **provider})
+        except KsiError as exc:
+            raise UsageError(exc.message, exit_code=CONFIG_EXIT, hint=exc.hint) from exc
+    return pool
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        hops=settings.max_hops,
+        events_per_root=settings.max_events_per_root,
+        handler_timeout_s=settings.handler_timeout_s,
+    )
+
+
+def _defaults(settings: Settings) -> Defaults:
+    given = {
+        "type": settings.provider,
+        "base_url": settings.base_url,
+        "api_key_env": settings.api_key_env,
+        "model": settings.model,
+    }
+    provider = {name: value for name, value in given.items() if value is not None}
+    limits = LoopLimits(
+        turns=settings.max_turns,
+        mistakes=settings.max_mistakes,
+        identical=settings.max_identical_turns,
+    )
+    return Defaults(provider=provider if settings.provider else None, limits=limits)
+
+
+async def _lose_unfinished(event_log: EventLog) -> int:
+    """Give the events whose handlers a crash cut off the outcome ``lost``; return how many."""
+    unfinished = await event_log.reader.unfinished()
+    for start in range(0, len(unfinished), LOST_AT_ONCE):
+        chunk = unfinished[start : start + LOST_AT_ONCE]
+        for written in [event_log.submit(Work(ended=Ended(seq, _LOST))) for seq in chunk]:
+            await written
+    return len(unfinished)

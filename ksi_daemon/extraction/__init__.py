@@ -1,0 +1,36 @@
+"""From the text of a model to the calls in it. Pure: no I/O, no history, no agents."""
+
+from __future__ import annotations
+
+from ksi_daemon.extraction.extractor import extract, new_call_id
+from ksi_daemon.extraction.model import (
+    EXTRACTOR_VERSION,
+    Call,
+    Diagnostic,
+    Extraction,
+    Rejected,
+    as_event,
+    to_json,
+)
+from ksi_daemon.extraction.presets import PRESETS, Protocol, protocol
+from ksi_daemon.extraction.prompt import Tool, corrections, teach
+from ksi_daemon.extraction.survey import candidates
+
+__all__ = [
+    "EXTRACTOR_VERSION",
+    "PRESETS",
+    "Call",
+    "Diagnostic",
+    "Extraction",
+    "Protocol",
+    "Rejected",
+    "Tool",
+    "as_event",
+    "candidates",
+    "corrections",
+    "extract",
+    "new_call_id",
+    "protocol",
+    "teach",
+    "to_json",
+]

@@ -1,0 +1,56 @@
+"""The ways to write a call, one a file. Order here means nothing; a protocol sets precedence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from ksi_daemon.extraction.dialects.base import (
+    Answer,
+    Dialect,
+    Draft,
+    Fault,
+    Framed,
+    FramedDialect,
+    ObjectDialect,
+    Piece,
+    Reading,
+)
+from ksi_daemon.extraction.dialects.command import CommandDialect
+from ksi_daemon.extraction.dialects.event import EventDialect
+from ksi_daemon.extraction.dialects.headed import HeadedDialect
+from ksi_daemon.extraction.dialects.json_action import ActionDialect
+from ksi_daemon.extraction.dialects.ksi_tool_use import ToolUseDialect
+from ksi_daemon.extraction.dialects.prompt_json import PromptDialect
+from ksi_daemon.extraction.dialects.provider_json import ProviderDialect
+from ksi_daemon.extraction.dialects.text_tagged import TaggedDialect
+
+__all__ = [
+    "DIALECTS",
+    "Answer",
+    "Dialect",
+    "Draft",
+    "Fault",
+    "Framed",
+    "FramedDialect",
+    "ObjectDialect",
+    "Piece",
+    "Reading",
+]
+
+DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
+    {
+        dialect.name: dialect
+        for dialect in (
+            ToolUseDialect(),
+            EventDialect(),
+            PromptDialect(),
+            ActionDialect(),
+            TaggedDialect(),
+            CommandDialect(),
+            HeadedDialect(),
+            ProviderDialect(),
+        )
+    }
+)

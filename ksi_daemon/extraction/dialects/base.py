@@ -1,0 +1,221 @@
+"""What a dialect is, and what dialects share: quotes, names, ids, the shape of arguments."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, ClassVar, Final, TypeGuard
+
+import msgspec
+
+from ksi_daemon.events import MAX_NAME, is_event_name
+from ksi_daemon.extraction.reader import is_json, read_object
+
+__all__ = [
+    "QUOTE",
+    "Answer",
+    "Dialect",
+    "Draft",
+    "Fault",
+    "Framed",
+    "FramedDialect",
+    "Head",
+    "ObjectDialect",
+    "Piece",
+    "Reading",
+    "is_call_id",
+    "is_tool_name",
+    "listed",
+    "object_args",
+    "spelled",
+]
+
+# A key or a name in a block that is not JSON may wear any of these.
+QUOTE: Final = "[\"'‘’“”]"
+
+# Tools are named without a namespace too. ASCII for the same reason as event names.
+_TOOL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*+")
+
+
+class Draft(msgspec.Struct, frozen=True, gc=False):
+    """A call as its block says it, before it has its place and a proven id.
+
+    *id* is None when the block gives none that can be used. *notes* are pairs of a diagnostic's
+    code and message. *thought* is what the model says it thinks, where its dialect has a place
+    for that.
+    """
+
+    name: str
+    args: dict[str, Any]
+    id: str | None
+    nonce: str | None = None
+    notes: tuple[tuple[str, str], ...] = ()
+    thought: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A final answer as its block says it: no call, and the end of the work."""
+
+    content: Any
+    notes: tuple[tuple[str, str], ...] = ()
+    thought: str = ""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Why a block of a dialect is not a usable call."""
+
+    code: str
+    message: str
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What is known of an object that could not be read to its end.
+
+    *values* are its own members before the place where reading stopped: key (with its quotes) to
+    the value as written, an opening bracket if the value is nested. *ahead* is a stretch of text
+    from the first member that was not read, up to the next opening brace.
+    """
+
+    values: Mapping[str, str]
+    ahead: str
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """How a block is to be read: the settings and the provider's word that matter to it."""
+
+    strict: bool
+    repairs: bool
+    max_depth: int
+    stop_reason: str | None = None
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A call in a frame, or why there is none; a fault is about *place*."""
+
+    start: int
+    end: int
+    draft: Draft | Fault
+    place: int
+    repairs: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
+
+
+class Framed(msgspec.Struct, frozen=True):
+    """A stretch of text with marks around it: none of it is prose, whatever *pieces* it holds."""
+
+    start: int
+    end: int
+    pieces: tuple[Piece, ...]
+    notes: tuple[tuple[str, str], ...] = ()
+
+
+class Dialect(ABC):
+    """One way to write a call. Each block of it holds one of the literals *markers*."""
+
+    name: ClassVar[str]
+    markers: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
+        """Return the text of a call, as a model should write it."""
+
+    @abstractmethod
+    def teach(self, *, compact: bool) -> str:
+        """Return the paragraph of a system prompt that teaches this dialect."""
+
+
+class FramedDialect(Dialect):
+    """One way to write a call between marks that are no JSON.
+
+    *opener* finds where a block may begin; *restart* is a regular expression for such a place at
+    the start of a line, behind the indentation.
+    """
+
+    opener: ClassVar[re.Pattern[str]]
+    restart: ClassVar[str]
+
+    @abstractmethod
+    def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
+        """Return the block that begins at *opener*, None if that is prose."""
+
+
+class ObjectDialect(Dialect):
+    """One way to write a call as a JSON object, which may stand anywhere.
+
+    *keys* are its object's own keys. *opening* is a regular expression for what follows the brace
+    at the start of such an object: it tells a second try from data that happens to be nested.
+    """
+
+    keys: ClassVar[tuple[str, ...]]
+    opening: ClassVar[str]
+
+    @abstractmethod
+    def read(self, block: dict[str, Any], *, strict: bool) -> Draft | Answer | Fault | None:
+        """Return the call that *block* makes, why it makes none, or None: not of this dialect."""
+
+    @abstractmethod
+    def resembles(self, head: Head) -> bool:
+        """Say whether an object that could not be read was meant for this dialect."""
+
+
+def is_call_id(value: Any) -> TypeGuard[str]:
+    """Say whether *value* may be a call's id: short printable text."""
+    return isinstance(value, str) and 0 < len(value) <= MAX_NAME and value.isprintable()
+
+
+def is_tool_name(value: Any) -> TypeGuard[str]:
+    """Say whether *value* may name a tool: an event, or a function of whatever library."""
+    if not isinstance(value, str):
+        return False
+    return is_event_name(value) or (
+        len(value) <= MAX_NAME and _TOOL_NAME.fullmatch(value) is not None
+    )
+
+
+def listed(keys: Iterable[str]) -> str:
+    """Return the first few of *keys* for a message."""
+    return ", ".join(f"{key[:40]!r}" for key in islice(keys, 8))
+
+
+def object_args(
+    value: Any, key: str, *, strict: bool, code: str = "args_type"
+) -> dict[str, Any] | Fault:
+    """Return *value*, the arguments of a call under *key*, as an object.
+
+    Unless *strict*, None and blank text are an empty object, and text may hold an object as JSON.
+    Text that is no JSON at all gives a fault with *code*.
+    """
+    if isinstance(value, dict):
+        return value
+    if not strict:
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return {}
+        if isinstance(value, str):
+            return _args_from_text(value, key, code)
+    return Fault("args_type", f"{key!r} must be an object, got {_kind(value)}")
+
+
+def spelled(word: str) -> str:
+    """Return a pattern for *word* as a key in quotes of any kind, or in none, and its colon."""
+    return rf"{QUOTE}?+\b{re.escape(word)}\b{QUOTE}?+\s*+:"
+
+
+def _args_from_text(text: str, key: str, code: str) -> dict[str, Any] | Fault:
+    nested = read_object(text)
+    if nested is not None:
+        return nested
+    if code == "args_type" or is_json(text):
+        return Fault("args_type", f"{key!r} must be an object, got text")
+    return Fault(code, f"{key!r} must be an object, got string that is not JSON")
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, str):
+        return "text"
+    return "a list" if isinstance(value, list) else "a number"

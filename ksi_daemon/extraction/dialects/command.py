@@ -1,0 +1,110 @@
+"""The one-line form: ``@tool name {"key": value}`` at the start of a line.
+
+The object may be left out. It ends the line; unless strict it may itself stretch over several.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from ksi_daemon.extraction.dialects.base import (
+    Draft,
+    Fault,
+    Framed,
+    FramedDialect,
+    Piece,
+    Reading,
+    is_tool_name,
+)
+from ksi_daemon.extraction.dialects.framing import Unread, mend_body, read_body
+
+__all__ = ["CommandDialect"]
+
+_REST: Final = re.compile(r"[^\S\n]*+")
+# Only what could begin a value is an argument: "@tool users like it" is said of a tool.
+_VALUES: Final = ("{", "[", '"')
+
+
+class CommandDialect(FramedDialect):
+    name: ClassVar[str] = "command"
+    markers: ClassVar[tuple[str, ...]] = ("@tool",)
+    opener: ClassVar[re.Pattern[str]] = re.compile(
+        r"^[ \t]*+(?P<start>@)tool[ \t]++(?P<name>[A-Za-z0-9_.:/-]++)(?=[\s{]|\Z)", re.MULTILINE
+    )
+    restart: ClassVar[str] = r"@tool[ \t]++\w"
+
+    def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
+        start, name = opener.start("start"), opener["name"]
+        if not is_tool_name(name):
+            return None
+        at = _rest(text, opener.end())
+        if at == len(text) or text[at] == "\n":
+            return _framed(start, opener.end(), Draft(name, {}, None), start)
+        if not text.startswith(_VALUES, at):
+            return None
+        if text[at] != "{":
+            fault = Fault("args_type", "the arguments must be an object")
+            return _framed(start, _line_end(text, at), fault, at)
+        return _with_args(text, start, name, at, reading)
+
+    def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
+        written = f"@tool {name} {json.dumps(args, ensure_ascii=False)}"
+        return written if args else f"@tool {name}"
+
+    def teach(self, *, compact: bool) -> str:
+        return (
+            "To call a tool, write a line of its own that begins with `@tool`, then the tool's "
+            "name and its arguments as one JSON object, all on that line."
+        )
+
+
+def _with_args(text: str, start: int, name: str, at: int, reading: Reading) -> Framed:
+    body = read_body(text, at, reading)
+    if isinstance(body, Unread):
+        return _unread(text, start, name, at, body, reading)
+    if reading.strict and text.find("\n", at, body.end) >= 0:
+        fault = Fault("malformed_block", "the arguments must be on the line of the command")
+        return _framed(start, body.end, fault, at)
+    after = _rest(text, body.end)
+    if after < len(text) and text[after] != "\n":
+        fault = Fault("extra_text", f"the line must end after the arguments, got {text[after]!r}")
+        return _framed(start, _line_end(text, after), fault, after)
+    draft = Draft(name, body.value, None)
+    piece = Piece(start, body.end, draft, at, body.repairs, body.repeated)
+    return Framed(start, body.end, (piece,))
+
+
+def _unread(text: str, start: int, name: str, at: int, body: Unread, reading: Reading) -> Framed:
+    """Return the command whose object at *at* could not be read, mended if that can be done."""
+    fault, end = body.fault, body.end
+    if body.stop is None:
+        return _framed(start, end, fault, min(body.place, end))
+    end = _line_end(text, end)
+    over = not text[end:].strip()
+    complete = over and reading.stop_reason == "stop"
+    mended = mend_body(text, at, end, reading, keys=None, complete=complete)
+    if mended is not None:
+        piece = Piece(start, mended.end, Draft(name, mended.value, None), at, mended.repairs)
+        return Framed(start, mended.end, (piece,))
+    if fault.code == "malformed_block" or not over:
+        fault = Fault("args_json", fault.message)
+    return _framed(start, end, fault, min(body.place, end))
+
+
+def _framed(start: int, end: int, draft: Draft | Fault, place: int) -> Framed:
+    return Framed(start, end, (Piece(start, end, draft, place),))
+
+
+def _rest(text: str, at: int) -> int:
+    found = _REST.match(text, at)
+    return found.end() if found else at
+
+
+def _line_end(text: str, at: int) -> int:
+    """Return the end of the line, or of what is on it."""
+    end = text.find("\n", at)
+    line = text[at : len(text) if end < 0 else end]
+    return at + len(line.rstrip())

@@ -1,0 +1,84 @@
+"""The direct form: ``{"event": "namespace:action", "data": {...}}``.
+
+Objects with an ``event`` are common in prose and logs, so only one whose value is a valid event
+name is a call.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from ksi_daemon.events import is_event_name
+from ksi_daemon.extraction.dialects.base import (
+    QUOTE,
+    Draft,
+    Fault,
+    Head,
+    ObjectDialect,
+    is_call_id,
+    listed,
+    object_args,
+    spelled,
+)
+
+__all__ = ["EventDialect"]
+
+_EVENT: Final = re.compile(rf"{spelled('event')}\s*+{QUOTE}([^\s\"'‘’“”]++)(?:{QUOTE}|\Z)")
+_DATA: Final = re.compile(spelled("data"))
+_KNOWN: Final = frozenset({"event", "data", "id", "_k"})
+
+
+class EventDialect(ObjectDialect):
+    name: ClassVar[str] = "event"
+    keys: ClassVar[tuple[str, ...]] = ("event", "data")
+    opening: ClassVar[str] = r'"event"\s*+:'
+    markers: ClassVar[tuple[str, ...]] = ('"event"',)
+
+    def read(self, block: dict[str, Any], *, strict: bool) -> Draft | Fault | None:
+        name = block.get("event")
+        if not isinstance(name, str) or not is_event_name(name):
+            return None
+        args = object_args(block.get("data"), "data", strict=strict)
+        if len(block) == 2 and "data" in block:
+            return args if isinstance(args, Fault) else Draft(name, args, None)
+        others = [key for key in block if key not in _KNOWN and not key.startswith("_")]
+        if others and "data" not in block:
+            return Fault("args_type", f"'data' is missing; {listed(others)} belong in it")
+        if isinstance(args, Fault):
+            return args
+        given, nonce = block.get("id"), block.get("_k")
+        return Draft(
+            name,
+            args,
+            given if is_call_id(given) and given.startswith("ksiu_") else None,
+            nonce if is_call_id(nonce) else None,
+            (("unknown_field", f"ignored {listed(others)}"),) if others else (),
+        )
+
+    def resembles(self, head: Head) -> bool:
+        told = head.values.get('"event"')
+        if told is None:
+            ahead = _EVENT.search(head.ahead)
+            name = ahead[1] if ahead else ""
+        else:
+            name = told.strip('"')
+        if is_event_name(name):
+            return True
+        named = bool(name) and not re.search(r"\s|[{\[]", name)
+        return named and ('"data"' in head.values or _DATA.search(head.ahead) is not None)
+
+    def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
+        return json.dumps({"event": name, "data": args}, ensure_ascii=False)
+
+    def teach(self, *, compact: bool) -> str:
+        example = self.write("agent:status", {"status": "ready"}, "")
+        if compact:
+            return f"Simple data: {example}"
+        return (
+            "Write one JSON object with the event's name and its data:\n\n"
+            f"```json\n{example}\n```\n\n"
+            "This form suits short, flat data."
+        )

@@ -1,0 +1,154 @@
+"""Calls as JSON behind a mark: what many models write by habit.
+
+One object, or an array of objects, each with a name and its arguments, stands behind a mark that
+the model was trained on. What closes it is taken when it is there: models leave it out.
+
+    <tool_call>{"name": "read_file", "arguments": {"path": "a"}}</tool_call>
+    [TOOL_CALLS] [{"name": "read_file", "arguments": {"path": "a"}}]
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+from ksi_daemon.extraction.dialects.base import (
+    Draft,
+    Fault,
+    Framed,
+    FramedDialect,
+    Piece,
+    Reading,
+    is_call_id,
+    is_tool_name,
+    object_args,
+)
+from ksi_daemon.extraction.dialects.framing import Unread, mend_body, past_space, read_body
+
+__all__ = ["HeadedDialect"]
+
+# The mark, and what closes it. Which models write it is told behind.
+HEADS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "<tool_call>": "</tool_call>",  # Hermes, Qwen
+        "<tool_calls>": "</tool_calls>",  # Jamba, Hunyuan, MiniMax-M1
+        "[TOOL_CALLS]": "",  # Mistral
+        "<|python_tag|>": "<|eom_id|>",  # Llama 3
+        "<|tool_call|>": "<|/tool_call|>",  # Granite 3, Phi-4
+        "<function_call>": "</function_call>",  # Granite 20b
+        "<TOOLCALL>": "</TOOLCALL>",  # Nemotron
+        "functools": "",  # Phi-4-mini
+        "<|START_ACTION|>": "<|END_ACTION|>",  # Command R7B
+        "<longcat_tool_call>": "</longcat_tool_call>",  # LongCat
+        "<|action_start|><|plugin|>": "<|action_end|>",  # InternLM2
+        "<|tool_call_start|>": "<|tool_call_end|>",  # LFM2
+        "<|function_call|>": "</s>",  # GigaChat
+        "function call<|role_sep|>": "</s>",  # GigaChat 3
+    }
+)
+_NAMES: Final = ("name", "tool_name")
+_ARGUMENTS: Final = ("arguments", "parameters", "args")
+_IDS: Final = ("id", "tool_call_id")
+_KEYS: Final = frozenset((*_NAMES, *_ARGUMENTS, *_IDS, "type", "function"))
+_SEPARATOR: Final = re.compile(r"\s*+[,;]\s*+(?=\{)")
+# Where a mark closes the whole, nothing needs to stand between two objects.
+_GAP: Final = re.compile(r"\s*+[,;]?+\s*+(?=\{)")
+_BLANK_LINE: Final = "\n\n"
+_CLOSER: Final = re.compile(r"\s*+\]")
+
+
+class HeadedDialect(FramedDialect):
+    name: ClassVar[str] = "headed"
+    markers: ClassVar[tuple[str, ...]] = tuple(HEADS)
+    opener: ClassVar[re.Pattern[str]] = re.compile(
+        rf"({'|'.join(map(re.escape, HEADS))})(?=\s*+(?:\[\s*+)?\{{)"
+    )
+    restart: ClassVar[str] = rf"(?:{'|'.join(map(re.escape, HEADS))})"
+
+    def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
+        at = past_space(text, opener.end())
+        in_array = text[at] == "["
+        first = past_space(text, at + 1) if in_array else at
+        pieces = _pieces(text, first, HEADS[opener[1]], reading)
+        end, last = pieces[-1].end, pieces[-1]
+        if in_array and isinstance(last.draft, Draft):
+            closer = _CLOSER.match(text, end)
+            if closer is None and not reading.repairs:
+                fault = Fault("unterminated_block", "the closing ']' is missing")
+                pieces[-1] = Piece(last.start, end, fault, end)
+            end = closer.end() if closer else end
+        return Framed(opener.start(), _past(text, end, HEADS[opener[1]]), tuple(pieces))
+
+    def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
+        block = json.dumps({"name": name, "arguments": args}, ensure_ascii=False)
+        return f"<tool_call>\n{block}\n</tool_call>"
+
+    def teach(self, *, compact: bool) -> str:
+        return (
+            "To call a tool, write one JSON object with its name and its arguments between the "
+            "tags `<tool_call>` and `</tool_call>`. One block is one call."
+        )
+
+
+def _pieces(text: str, at: int, closer: str, reading: Reading) -> list[Piece]:
+    """Return the objects that stand at *at*, one behind the other; at least one."""
+    separator = _GAP if closer else _SEPARATOR
+    pieces: list[Piece] = []
+    while True:
+        body = read_body(text, at, reading)
+        if isinstance(body, Unread):
+            return [*pieces, _unread(text, at, closer, body, reading)]
+        pieces.append(Piece(at, body.end, _draft(body.value), at, body.repairs, body.repeated))
+        comma = separator.match(text, body.end)
+        if comma is None:
+            return pieces
+        at = comma.end()
+
+
+def _unread(text: str, at: int, closer: str, body: Unread, reading: Reading) -> Piece:
+    """Return the object at *at*, which could not be read, mended if that can be done."""
+    if body.stop is None:
+        return Piece(at, body.end, body.fault, body.place)
+    limit, closed = _limit(text, body.end, closer)
+    complete = closed or (limit == len(text) and reading.stop_reason == "stop")
+    mended = mend_body(text, at, limit, reading, keys=_KEYS, complete=complete)
+    if mended is None:
+        return Piece(at, max(limit, at + 1), body.fault, min(body.place, limit))
+    return Piece(at, mended.end, _draft(mended.value), at, mended.repairs)
+
+
+def _limit(text: str, at: int, closer: str) -> tuple[int, bool]:
+    """Return how far a block can reach that is open at *at*, and whether it is closed there."""
+    following = HeadedDialect.opener.search(text, at)
+    limit = following.start() if following else len(text)
+    close = text.find(closer, at, limit) if closer else -1
+    if close >= 0:
+        return close, True
+    blank = text.find(_BLANK_LINE, at, limit)
+    return (blank if blank >= 0 else limit), False
+
+
+def _past(text: str, end: int, closer: str) -> int:
+    """Return the place behind *closer* if that is what follows *end*."""
+    at = past_space(text, end)
+    return at + len(closer) if closer and text.startswith(closer, at) else end
+
+
+def _draft(block: dict[str, Any]) -> Draft | Fault:
+    function = block.get("function")
+    inner = function if isinstance(function, dict) else block
+    name = _first(inner, _NAMES)
+    if not is_tool_name(name):
+        return Fault("missing_name", f"'name' must name a tool, got {name!r:.60}")
+    given = _first(block, _IDS)
+    args = object_args(_first(inner, _ARGUMENTS), "arguments", strict=False, code="args_json")
+    if isinstance(args, Fault):
+        return args
+    return Draft(name, args, given if is_call_id(given) else None)
+
+
+def _first(block: dict[str, Any], keys: tuple[str, ...]) -> Any:
+    return next((block[key] for key in keys if key in block), None)

@@ -1,0 +1,88 @@
+"""The tool form: ``{"type": "ksi_tool_use", "id": ..., "name": ..., "input": {...}}``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from ksi_daemon.extraction.dialects.base import (
+    QUOTE,
+    Draft,
+    Fault,
+    Head,
+    ObjectDialect,
+    is_call_id,
+    is_tool_name,
+    object_args,
+)
+
+__all__ = ["ToolUseDialect"]
+
+_TYPE: Final = "ksi_tool_use"
+_PREFIX: Final = "ksiu_"
+_QUOTED_TYPE: Final = re.compile(rf"{QUOTE}{_TYPE}{QUOTE}")
+_NONCE: Final = re.compile(r"ksiu_([A-Za-z2-7]{8})_.")
+
+
+class ToolUseDialect(ObjectDialect):
+    name: ClassVar[str] = _TYPE
+    keys: ClassVar[tuple[str, ...]] = ("type", "id", "name", "input")
+    opening: ClassVar[str] = r'"type"\s*+:\s*+"ksi_tool_use"'
+    markers: ClassVar[tuple[str, ...]] = ('"ksi_tool_use"',)
+
+    def read(self, block: dict[str, Any], *, strict: bool) -> Draft | Fault | None:
+        if block.get("type") != _TYPE:
+            return None
+        given = block.get("id")
+        if strict and not (is_call_id(given) and given.startswith(_PREFIX)):
+            return Fault(
+                "missing_id", f"'id' must be text that starts with 'ksiu_', got {given!r:.60}"
+            )
+        name = block.get("name")
+        if not is_tool_name(name):
+            return Fault(
+                "missing_name",
+                f"'name' must name an event or a tool, such as 'agent:status', got {name!r:.60}",
+            )
+        args = object_args(block.get("input"), "input", strict=strict)
+        if isinstance(args, Fault):
+            return args
+        if not is_call_id(given):
+            return Draft(name, args, None, None, (("id_generated", "the block had no usable id"),))
+        if given.startswith(_PREFIX):
+            return Draft(name, args, given, _nonce(given))
+        note = f"the id {given!r:.60} does not start with 'ksiu_'"
+        return Draft(name, args, given, None, (("missing_id", note),))
+
+    def resembles(self, head: Head) -> bool:
+        if '"type"' in head.values:
+            return head.values['"type"'] == f'"{_TYPE}"'
+        return _QUOTED_TYPE.search(head.ahead) is not None
+
+    def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
+        block = {"type": _TYPE, "id": id, "name": name, "input": args}
+        return json.dumps(block, ensure_ascii=False)
+
+    def teach(self, *, compact: bool) -> str:
+        example = {
+            "type": _TYPE,
+            "id": "ksiu_01",
+            "name": "agent:status",
+            "input": {"status": "ready", "note": 'Line one.\nLine two, with a "quote".'},
+        }
+        if compact:
+            return f"Any other data: {json.dumps(example, ensure_ascii=False)}"
+        return (
+            "Write a tool-use block. Its type is always the same; its id starts with `ksiu_` and "
+            "is new for every block (`ksiu_01`, `ksiu_02`, ...):\n\n"
+            f"```json\n{json.dumps(example, indent=2, ensure_ascii=False)}\n```"
+        )
+
+
+def _nonce(id: str) -> str | None:
+    if id[13:14] != "_":
+        return None
+    found = _NONCE.match(id)
+    return found[1] if found else None

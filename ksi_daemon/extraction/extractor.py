@@ -1,0 +1,479 @@
+"""Turn a text into calls: what the scanner finds, read by the dialects, under a protocol.
+
+The scanner says where objects are and the dialects what they mean. Here it is decided which of
+them fire: layout (quoted blocks do not), limits, ids, policy. The same text under the same
+protocol gives the same result, but for the ids that are generated.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from ksi_daemon.extraction.dialects import (
+    Answer,
+    Dialect,
+    Draft,
+    Fault,
+    Framed,
+    ObjectDialect,
+    Piece,
+    Reading,
+)
+from ksi_daemon.extraction.dialects.framing import stopped, where
+from ksi_daemon.extraction.dialects.json_action import FORMS
+from ksi_daemon.extraction.frames import Frames
+from ksi_daemon.extraction.legacy import complexity
+from ksi_daemon.extraction.model import Call, Diagnostic, Extraction, Rejected
+from ksi_daemon.extraction.presets import Protocol
+from ksi_daemon.extraction.quoting import Quoting
+from ksi_daemon.extraction.reader import control_place, depth_exceeds, unsound
+from ksi_daemon.extraction.repair import Mended, Mender, may_be_spilt
+from ksi_daemon.extraction.scanner import Block, Broken, Found, Plan, Scanner, Whole, plan
+from ksi_daemon.extraction.whole import Sole, read_whole
+
+__all__ = ["extract", "new_call_id"]
+
+# Behind a call: a closing brace, or a member. Both belong to an object, and perhaps to the call.
+AFTERMATH: Final = re.compile(r'\s*+(?:(?P<brace>\})|,?+\s*+"[^"\\\n]*+"\s*+:)')
+# What a call may hold beside the keys of its dialect.
+OWN_KEYS: Final = frozenset({"id", "_k"})
+EXCERPT: Final = 60  # characters on either side of the place in question
+
+
+def new_call_id() -> str:
+    """Return an id that no other call has: ``ksiu_<milliseconds>_<random>``."""
+    return f"ksiu_{time.time_ns() // 1_000_000}_{secrets.token_hex(6)}"
+
+
+def extract(
+    text: str,
+    protocol: Protocol,
+    *,
+    stop_reason: str | None = None,
+    new_id: Callable[[], str] = new_call_id,
+) -> Extraction:
+    """Find every call in *text*. Never raises for any text.
+
+    *stop_reason* is the provider's word for why the text ends, None if it is not known; *new_id*
+    gives ids to calls that have none.
+    """
+    if "{" not in text and not protocol.whole and not plan(protocol.dialects).framed:
+        return Extraction(text)
+    reply = _Reply(text, protocol, stop_reason, new_id)
+    if len(text) > protocol.max_reply_chars:
+        reply.refuse_long()
+    elif protocol.whole:
+        reply.read_whole()
+    else:
+        reply.read()
+    return reply.result()
+
+
+class _Reply:
+    """One text while it is read."""
+
+    def __init__(
+        self,
+        text: str,
+        protocol: Protocol,
+        stop_reason: str | None,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._text = text
+        self._protocol = protocol
+        self._strict = protocol.mode == "strict"
+        self._plan: Plan = plan(protocol.dialects)
+        self._scanner = Scanner(text, self._plan)
+        self._mender: Mender | None = None  # most texts need none
+        self._quoting = Quoting(text)
+        self._stop_reason = stop_reason
+        self._new_id = new_id
+        self._calls: list[Call] = []
+        self._rejected: list[Rejected] = []
+        self._diagnostics: list[Diagnostic] = []
+        self._ids: dict[str, Call] = {}
+        self._answers: list[Answer] = []
+        self._thought = ""
+        self._hidden: list[tuple[int, int]] = []  # neither calls nor rejected, and no prose
+        self._unlisted = 0  # rejected beyond the limit
+        self._closed = 0  # where the last call ends
+
+    def read(self) -> None:
+        if self._plan.framed:
+            self._read_with_frames()
+        else:
+            self._read_objects(0, len(self._text))
+        if self._unlisted:
+            note = f"{self._unlisted} more blocks were rejected"
+            self._note("size_limit", note, len(self._text), len(self._text))
+
+    def read_whole(self) -> None:
+        """Read the text as one object, or one command, with nothing beside it."""
+        found = read_whole(self._text, self._stop_reason)
+        if isinstance(found, Sole):
+            self._take_sole(found)
+        elif self._text.lstrip().startswith("{") or not self._take_lone_frame():
+            fault, place = found
+            self._reject(fault.code, fault.message, self._first, 0, len(self._text), place)
+
+    def refuse_long(self) -> None:
+        limit, length = self._protocol.max_reply_chars, len(self._text)
+        message = f"the reply has {length} characters, more than the limit of {limit}"
+        self._reject("size_limit", message, self._first, 0, length, 0)
+
+    def result(self) -> Extraction:
+        return Extraction(
+            self._residual(),
+            tuple(self._calls),
+            tuple(self._rejected),
+            tuple(self._diagnostics),
+            self._final(),
+            self._thought,
+        )
+
+    @property
+    def _first(self) -> Dialect:
+        return (*self._plan.dialects, *self._plan.framed)[0]
+
+    def _take_sole(self, found: Sole) -> None:
+        start, end = found.start, found.end
+        dialects = self._plan.dialects
+        if all(dialect.read(found.value, strict=True) is None for dialect in dialects):
+            self._reject("invalid_protocol", FORMS, self._first, start, end, start)
+        else:
+            self._take_object(start, end, found.value, repeated=found.repeated)
+
+    def _take_lone_frame(self) -> bool:
+        """Take the one framed block that the text consists of, and say whether it does."""
+        found = self._frames().next(0)
+        if found is None:
+            return False
+        dialect, framed = found
+        if self._text[: framed.start].strip() or self._text[framed.end :].strip():
+            message = "the reply is one call, with nothing beside it"
+            self._reject("extra_text", message, dialect, 0, len(self._text), framed.start)
+        else:
+            self._take_framed(dialect, framed)
+        return True
+
+    def _final(self) -> Any:
+        """Return the content of the final answer, if the text holds just that and no call.
+
+        An answer beside a call was written before the result of the call was known.
+        """
+        if not self._answers or self._calls:
+            return msgspec.UNSET
+        return self._answers[0].content
+
+    def _residual(self) -> str:
+        spans = [(call.start, call.end) for call in self._calls]
+        if self._rejected or self._hidden:
+            spans = sorted(spans + [block.span for block in self._rejected] + self._hidden)
+        residual, at = "", 0
+        for start, end in spans:
+            residual += self._text[at:start]
+            at = max(at, end)
+        return residual + self._text[at:]
+
+    def _frames(self) -> Frames:
+        limits = self._protocol
+        reading = Reading(self._strict, limits.repairs, limits.max_depth, self._stop_reason)
+        return Frames(self._text, self._plan.framed, reading)
+
+    def _read_with_frames(self) -> None:
+        frames, at = self._frames(), 0
+        while (found := frames.next(at)) is not None:
+            dialect, framed = found
+            at = self._read_objects(at, framed.start)
+            if at <= framed.start:
+                at = self._take_framed(dialect, framed)
+        self._read_objects(at, len(self._text))
+
+    def _read_objects(self, at: int, before: int) -> int:
+        """Read the objects that begin at *at* or behind it and before *before*.
+
+        Return where the last one ends.
+        """
+        if not self._plan.dialects:
+            return at
+        while at < before and (found := self._scanner.next(at, before)) is not None:
+            at = self._take(found)
+        return at
+
+    def _take(self, found: Found) -> int:
+        if isinstance(found, Whole):
+            return self._take_object(found.start, found.end, found.value)
+        return self._take_odd(found) if isinstance(found, Block) else self._take_broken(found)
+
+    def _take_framed(self, dialect: Dialect, framed: Framed) -> int:
+        """Deal with a block that has marks around it and return where to go on."""
+        shown = self._quoting.at(framed.start)
+        self._quoting.pass_over(framed.end)
+        if shown is not None:
+            self._note_shown(dialect, shown, framed.start, framed.end)
+            return framed.end
+        self._hidden.append((framed.start, framed.end))
+        for code, message in framed.notes:
+            self._note(code, message, framed.start, framed.end)
+        for piece in framed.pieces:
+            self._take_piece(dialect, piece)
+        return framed.end
+
+    def _take_piece(self, dialect: Dialect, piece: Piece) -> None:
+        start, end = piece.start, piece.end
+        draft = self._checked(piece.draft, dialect, end - start)
+        if isinstance(draft, Fault):
+            self._reject(draft.code, draft.message, dialect, start, end, piece.place)
+            return
+        self._admit(draft, dialect, start, end, piece.repairs)
+        self._note_repeated(piece.repeated, start, end)
+
+    def _note_repeated(self, repeated: tuple[str, ...], start: int, end: int) -> None:
+        if repeated:
+            names = ", ".join(map(repr, repeated))
+            self._note("duplicate_keys", f"the last value counts of {names}", start, end)
+
+    def _take_object(
+        self,
+        start: int,
+        end: int,
+        value: dict[str, Any],
+        *,
+        repairs: tuple[str, ...] = (),
+        repeated: tuple[str, ...] = (),
+    ) -> int:
+        """Deal with an object that could be read and return where to go on."""
+        for dialect in self._plan.dialects:
+            draft = dialect.read(value, strict=self._strict)
+            if draft is not None:
+                break
+        else:
+            return self._pass_data(start, end, value)
+        shown = self._quoting.at(start)
+        self._quoting.pass_over(end)
+        if shown is not None:
+            self._note_shown(dialect, shown, start, end)
+            return end
+        if isinstance(draft, Answer):
+            self._take_answer(draft, start, end)
+            return end
+        draft = self._checked(draft, dialect, end - start)
+        if not isinstance(draft, Fault) and self._ended_early(dialect, value, start, end):
+            draft = Fault("malformed_block", "it ends before what belongs to it: a brace too many")
+        if isinstance(draft, Fault):
+            self._reject(draft.code, draft.message, dialect, start, end, start)
+        else:
+            self._admit(draft, dialect, start, end, repairs)
+            self._note_repeated(repeated, start, end)
+        return end
+
+    def _take_answer(self, answer: Answer, start: int, end: int) -> None:
+        for code, message in answer.notes:
+            self._note(code, message, start, end)
+        self._answers.append(answer)
+        self._thought = self._thought or answer.thought
+        self._hidden.append((start, end))
+
+    def _take_odd(self, block: Block) -> int:
+        """Deal with a whole object that is not plain JSON and return where to go on."""
+        self._quoting.at(block.start)
+        at = self._take_odd_object(block)
+        if at == block.end:
+            self._quoting.pass_over(at)
+        return at
+
+    def _take_odd_object(self, block: Block) -> int:
+        if block.depth > self._protocol.max_depth:
+            return self._refuse_odd(block, "depth_limit", self._too_deep(), block.start)
+        if block.value is None:
+            return self._refuse_odd(block, "malformed_block", block.fault or "", block.start)
+        if block.control and not self._protocol.repairs:
+            place = block.start + control_place(self._text[block.start : block.end])
+            spot = where(self._text, block.start, place)
+            message = f"a string holds a raw control character at {spot}"
+            return self._refuse_odd(block, "malformed_block", message, place)
+        repairs = ("control_character",) if block.control else ()
+        return self._take_object(
+            block.start, block.end, block.value, repairs=repairs, repeated=block.repeated
+        )
+
+    def _refuse_odd(self, block: Block, code: str, message: str, place: int) -> int:
+        start, end = block.start, block.end
+        for dialect in self._plan.dialects:
+            if dialect.resembles(block.head):
+                shown = self._quoting.at(start)
+                if shown is None:
+                    self._reject(code, message, dialect, start, end, place)
+                else:
+                    self._note_shown(dialect, shown, start, end)
+                break
+        return end
+
+    def _take_broken(self, broken: Broken) -> int:
+        """Reject an object that resembles a call, unless it is only shown."""
+        start = broken.start
+        if self._quoting.at(start) is not None:
+            return start + 1
+        mended = self._mended(broken)
+        if mended is not None:
+            self._quoting.pass_over(mended.end)
+            return self._take_object(start, mended.end, mended.value, repairs=mended.repairs)
+        end, restarted = self._scanner.end_of(broken)
+        while self._text[end - 1].isspace():
+            end -= 1
+        self._quoting.pass_over(end)
+        if len(self._rejected) < self._protocol.max_calls:
+            code, message = self._failure(broken, restarted)
+            self._reject(code, message, broken.dialect, start, end, min(broken.stop.at, end))
+        else:
+            self._unlisted += 1
+        return end
+
+    def _mended(self, broken: Broken) -> Mended | None:
+        """Return the object that *broken* was meant to be, if that is certain, and is a call."""
+        if not self._protocol.repairs:
+            return None
+        complete = self._stop_reason == "stop"
+        keys = {*broken.dialect.keys, *OWN_KEYS}
+        self._mender = self._mender or Mender(self._text)
+        found = self._mender.mend(broken.start, len(self._text), keys, complete=complete)
+        if found is None or broken.dialect.read(found.value, strict=False) is None:
+            return None
+        return found
+
+    def _failure(self, broken: Broken, restarted: bool) -> tuple[str, str]:
+        """Return the code and the message of a block that stops making sense."""
+        if broken.depth > self._protocol.max_depth:
+            return "depth_limit", self._too_deep()
+        if restarted:
+            return "unterminated_block", "another block begins before this one ends"
+        fault = stopped(self._text, broken.start, broken.stop, broken.opens, self._stop_reason)
+        return fault.code, fault.message
+
+    def _pass_data(self, start: int, end: int, value: dict[str, Any]) -> int:
+        """Pass over an object that is no call, or enter it if the protocol says so."""
+        if not self._holds_call(start, end):
+            return end
+        if self._protocol.descend and not depth_exceeds(value, self._protocol.max_depth):
+            return start + 1
+        if self._quoting.at(start) is None:
+            self._note("nested_call", "a call within other data was not run", start, end)
+        self._quoting.pass_over(end)
+        return end
+
+    def _holds_call(self, start: int, end: int) -> bool:
+        text = self._text
+        markers = (marker for dialect in self._plan.dialects for marker in dialect.markers)
+        if not any(text.find(marker, start, end) >= 0 for marker in markers):
+            return False
+        return self._plan.restart.search(text, start + 1, end) is not None
+
+    def _note_shown(self, dialect: Dialect, shown: str, start: int, end: int) -> None:
+        self._note("shown", f"a {dialect.name} block is {shown}, so it was not run", start, end)
+
+    def _checked(self, draft: Draft | Fault, dialect: Dialect, length: int) -> Draft | Fault:
+        """Apply what holds for calls of every dialect, and the policy for the direct form."""
+        if isinstance(draft, Fault):
+            return draft
+        limits = self._protocol
+        if length > limits.max_block_chars:
+            message = f"the block has {length} characters, more than {limits.max_block_chars}"
+            return Fault("size_limit", message)
+        flaw = unsound(draft.args, limits.max_depth - 1)
+        if flaw == "depth":
+            return Fault("depth_limit", self._too_deep())
+        if flaw == "surrogate":
+            return Fault("malformed_block", "a string holds half of a surrogate pair")
+        if len(self._calls) >= limits.max_calls:
+            return Fault("size_limit", f"a reply may hold {limits.max_calls} calls, not more")
+        if dialect.name == "event" and limits.legacy_event != "allow":
+            return self._legacy(draft)
+        return draft
+
+    def _legacy(self, draft: Draft) -> Draft | Fault:
+        if self._protocol.legacy_event == "reject":
+            return Fault("legacy_rejected", "the direct form is switched off; use ksi_tool_use")
+        found = complexity(draft.args)
+        if found is None:
+            return draft
+        if self._protocol.legacy_event == "reject_complex":
+            return Fault("legacy_complex", f"the data has {found}; use ksi_tool_use")
+        notes = (*draft.notes, ("legacy_complex", f"the data has {found}"))
+        return Draft(draft.name, draft.args, draft.id, draft.nonce, notes)
+
+    def _admit(
+        self, draft: Draft, dialect: Dialect, start: int, end: int, repairs: tuple[str, ...]
+    ) -> None:
+        for code, message in draft.notes:
+            self._note(code, message, start, end)
+        id, generated = self._own_id(draft, start, end)
+        if self._protocol.dedupe and self._repeats(draft, id, generated):
+            self._note("duplicate_call", "the same call came before and was dropped", start, end)
+            self._hidden.append((start, end))
+            return
+        call = Call(
+            draft.name, draft.args, id, generated, dialect.name, start, end, repairs, draft.nonce
+        )
+        self._calls.append(call)
+        self._thought = self._thought or draft.thought
+        self._ids[id] = call
+        self._note_closers(start, end)
+
+    def _own_id(self, draft: Draft, start: int, end: int) -> tuple[str, bool]:
+        """Return the call's id and whether it was generated.
+
+        A block that repeats both the id and the content of an earlier one keeps the id: it is
+        the same call again, to be executed once. With other content it gets an id of its own.
+        """
+        if draft.id is None:
+            return self._new_id(), True
+        same = self._ids.get(draft.id)
+        if same is None:
+            return draft.id, False
+        if (same.name, same.args) == (draft.name, draft.args):
+            self._note("duplicate_id", f"the call {draft.id!r} was repeated", start, end)
+            return draft.id, False
+        self._note("duplicate_id", f"the id {draft.id!r} was used before", start, end)
+        return self._new_id(), True
+
+    def _repeats(self, draft: Draft, id: str, generated: bool) -> bool:
+        return any(
+            (call.name, call.args) == (draft.name, draft.args)
+            and (call.id == id or (call.id_generated and generated))
+            for call in self._calls
+        )
+
+    def _ended_early(
+        self, dialect: ObjectDialect, value: dict[str, Any], start: int, end: int
+    ) -> bool:
+        """Say whether the object may have been closed by a brace within it that is too many."""
+        found = AFTERMATH.match(self._text, end)
+        if found is None or self._text.find("{", self._closed, start) >= 0:
+            return False
+        return found["brace"] is None or may_be_spilt(value, {*dialect.keys, *OWN_KEYS})
+
+    def _note_closers(self, start: int, end: int) -> None:
+        if self._text.startswith("}", end) and self._text.find("{", self._closed, start) < 0:
+            self._note("extra_text", "a closing brace that nothing opened follows", end, end + 1)
+        self._closed = end
+
+    def _reject(
+        self, code: str, message: str, dialect: Dialect, start: int, end: int, place: int
+    ) -> None:
+        if len(self._rejected) >= self._protocol.max_calls:
+            self._unlisted += 1
+            return
+        excerpt = self._text[max(start, place - EXCERPT) : min(end, place + EXCERPT)]
+        self._rejected.append(Rejected(code, message, dialect.name, start, end, excerpt))
+
+    def _note(self, code: str, message: str, start: int, end: int) -> None:
+        self._diagnostics.append(Diagnostic(code, message, start, end))
+
+    def _too_deep(self) -> str:
+        return f"the block is nested deeper than {self._protocol.max_depth} levels"

@@ -1,0 +1,93 @@
+"""How a text is to be read: the settings of one agent, and the presets that name common ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ksi_daemon.errors import KsiError, NotFound
+from ksi_daemon.extraction.dialects import DIALECTS
+
+__all__ = ["PRESETS", "Protocol", "protocol"]
+
+
+class Protocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of extraction.
+
+    *dialects* are in order of precedence: where an object fits two of them, the first one reads
+    it. *dedupe* drops a call that repeats an earlier one of the same text, *descend* looks for
+    calls inside objects that are not calls. *legacy_event* says what happens to the direct event
+    form: ``reject_complex`` refuses it for data that is easily mangled. Lengths are in characters.
+    """
+
+    name: str
+    mode: Literal["strict", "lenient"] = "lenient"
+    dialects: tuple[str, ...]
+    repair: Literal["on", "off"] = "on"
+    dedupe: bool = False
+    descend: bool = False
+    legacy_event: Literal["allow", "warn", "reject_complex", "reject"] = "allow"
+    max_depth: int = 64
+    max_block_chars: int = 1 << 20
+    max_reply_chars: int = 4 << 20
+    max_calls: int = 64
+
+    @property
+    def whole(self) -> bool:
+        """Whether a reply must be one object and nothing else."""
+        return self.mode == "strict" and self.dialects[:1] == ("json_action",)
+
+    @property
+    def repairs(self) -> bool:
+        """Whether a block that is not exact JSON may still be read."""
+        return self.repair == "on" and self.mode == "lenient"
+
+
+PRESETS: Final[Mapping[str, Protocol]] = MappingProxyType(
+    {
+        preset.name: preset
+        for preset in (
+            Protocol(name="ksi", dialects=("ksi_tool_use", "event")),
+            Protocol(name="json_action", mode="strict", dialects=("json_action", "command")),
+            Protocol(name="prompt_tools", dialects=("prompt_json",), dedupe=True),
+            Protocol(name="text_tagged", dialects=("text_tagged",), dedupe=True),
+            # Native calls come beside the text; this is what is read in it.
+            Protocol(name="native_auto", dialects=("text_tagged",), dedupe=True),
+            Protocol(name="command", dialects=("command",)),
+            Protocol(
+                name="any",
+                dialects=(
+                    "ksi_tool_use",
+                    "event",
+                    "prompt_json",
+                    "json_action",
+                    "provider_json",
+                    "text_tagged",
+                    "command",
+                    "headed",
+                ),
+            ),
+        )
+    }
+)
+
+
+def protocol(name: str = "ksi", **overrides: Any) -> Protocol:
+    """Return the preset *name* with *overrides* applied and checked.
+
+    Raise NotFound for an unknown preset or dialect, KsiError for a setting of the wrong type.
+    """
+    if name not in PRESETS:
+        raise NotFound("preset", name, PRESETS)
+    settings = {**msgspec.structs.asdict(PRESETS[name]), **overrides}
+    try:
+        chosen = msgspec.convert(settings, Protocol)
+    except msgspec.ValidationError as exc:
+        raise KsiError(f"protocol {name!r}: {exc}", code="invalid_configuration") from exc
+    for dialect in chosen.dialects:
+        if dialect not in DIALECTS:
+            raise NotFound("dialect", dialect, DIALECTS)
+    return chosen

@@ -1,0 +1,134 @@
+"""Which parts of a reply are shown rather than said: code fences, block quotes, thoughts.
+
+A block in such a part does not fire. Fences labelled ``json`` and the like, or not at all, are how
+models present their calls, so these count as said.
+
+Read lazily and in order: a reply without a block costs nothing, and the text of a call is passed
+over, so that a fence within one of its strings opens nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+__all__ = ["LIVE_LABELS", "Quoting", "Shown"]
+
+Shown = Literal["fenced", "quoted", "thought"]
+
+LIVE_LABELS: Final = frozenset({"", "json", "jsonc", "event", "tool", "ksi", "ksi_tool_use"})
+
+# Enough for any document that shows a document; keeps a reply of nothing but fences linear.
+_MAX_FENCES: Final = 16
+_FENCE: Final = re.compile(r"(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+(?=\n|\Z)")
+_RUN: Final = re.compile(r"`++|~++")
+_THOUGHT: Final = re.compile(r"<think(?:ing)?>")
+_THOUGHT_END: Final = "</think"
+_BLOCK_QUOTE: Final = re.compile(r"[ \t]*+>")
+_MARK: Final = re.compile("```|~~~|<think")
+
+
+class Quoting:
+    """The state of one reply's layout at a place that only moves forward."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._marked = "`" in text or ">" in text or "~" in text
+        self._shown: Shown | None = None  # at the last place that was asked for
+        self._at = 0
+        self._blank = True  # so far on its line there is nothing, or nothing behind a block
+        self._fences: list[tuple[str, bool]] = []  # run of the opening fence, whether it is live
+        self._thinking = False
+        self._quoted_line = False
+
+    def at(self, place: int) -> Shown | None:
+        """Say how *place* is shown, None if it is said. No place before an earlier one."""
+        if not self._marked or (self._shown is None and not self._has_marks(place)):
+            return None
+        self._advance(place)
+        if self._thinking:
+            self._shown = "thought"
+        elif self._fences and not all(live for _, live in self._fences):
+            self._shown = "fenced"
+        else:
+            self._shown = "quoted" if self._quoted_line else None
+        return self._shown
+
+    def _has_marks(self, place: int) -> bool:
+        find, start = self._text.find, self._at
+        return (
+            find("`", start, place) >= 0
+            or find(">", start, place) >= 0
+            or find("~", start, place) >= 0
+        )
+
+    def pass_over(self, end: int) -> None:
+        """Go on at *end*: what lies before it belongs to a block and has no layout."""
+        self._at, self._blank = end, True
+
+    def _advance(self, place: int) -> None:
+        text, start = self._text, self._at
+        line = text.rfind("\n", start, place) + 1
+        if line or not start:
+            self._quoted_line = _BLOCK_QUOTE.match(text, line, place) is not None
+        # Between two calls there is most often nothing but a fence or two.
+        plain = text.find("~", start, place) < 0 and text.find("<", start, place) < 0
+        while self._at < place:
+            if self._thinking:
+                self._at = self._leave_thought(place)
+                continue
+            mark = self._plain_mark(place) if plain else self._any_mark(place)
+            self._at = place if mark < 0 else self._turn(mark, place)
+        self._at = place
+
+    def _leave_thought(self, place: int) -> int:
+        end = self._text.find(_THOUGHT_END, self._at, place)
+        self._thinking = end < 0
+        return place if end < 0 else end + len(_THOUGHT_END)
+
+    def _plain_mark(self, place: int) -> int:
+        return self._text.find("```", self._at, place)
+
+    def _any_mark(self, place: int) -> int:
+        found = _MARK.search(self._text, self._at, place)
+        return found.start() if found else -1
+
+    def _turn(self, mark: int, place: int) -> int:
+        """Apply *mark* to the state and return where it ends."""
+        text = self._text
+        line = text.rfind("\n", self._at, mark) + 1
+        starts_line = bool(line or self._blank) and not text[line or self._at : mark].strip(" \t")
+        self._blank = False
+        if text[mark] == "<":
+            return self._open_thought(mark, starts_line)
+        return self._turn_fence(mark, place, starts_line)
+
+    def _open_thought(self, mark: int, starts_line: bool) -> int:
+        # In the middle of a line the tag is talked about; in a fence it is shown.
+        tag = _THOUGHT.match(self._text, mark)
+        self._thinking = tag is not None and starts_line and not self._fences
+        return tag.end() if tag else mark + 1
+
+    def _turn_fence(self, mark: int, place: int, starts_line: bool) -> int:
+        fence = _FENCE.match(self._text, mark, place) if starts_line else None
+        if fence is None or self._text[fence.end() : fence.end() + 1] != "\n":
+            run = _RUN.match(self._text, mark, place)
+            return run.end() if run else place
+        opening, label = fence.groups()
+        if label:
+            self._open_fence(opening, label.lower() in LIVE_LABELS)
+        elif not self._close_fence(opening):
+            self._open_fence(opening, True)
+        return fence.end()
+
+    def _open_fence(self, run: str, live: bool) -> None:
+        if len(self._fences) < _MAX_FENCES:
+            self._fences.append((run, live))
+
+    def _close_fence(self, run: str) -> bool:
+        """Close the innermost fence that *run* is long enough for, and all within it."""
+        for index in range(len(self._fences) - 1, -1, -1):
+            if run.startswith(self._fences[index][0]):
+                del self._fences[index:]
+                return True
+        return False

@@ -1,0 +1,110 @@
+"""Find the calls that stand in a text which is not an agent's own: a document, a tool's result.
+
+Whoever repeats such a call quotes it, so nothing may hide one: not a fence, not a limit on their
+number, not an object or a string around it, not a broken block before it. These calls never run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from ksi_daemon.extraction.dialects import Draft, Reading
+from ksi_daemon.extraction.frames import frames
+from ksi_daemon.extraction.model import Call
+from ksi_daemon.extraction.presets import Protocol
+from ksi_daemon.extraction.reader import read_any
+from ksi_daemon.extraction.scanner import Block, Broken, Plan, Scanner, plan
+
+__all__ = ["candidates"]
+
+# An object that cannot be read is entered, and so may be those in it: each level reads again what
+# is in it, so without a limit a hostile text would cost the square of its length.
+MAX_ENTERED: Final = 8
+
+_READING: Final = Reading(strict=False, repairs=True, max_depth=64)
+
+
+class _Found(msgspec.Struct, frozen=True, gc=False):
+    start: int
+    end: int
+    value: dict[str, Any]
+
+
+def candidates(text: str, protocol: Protocol) -> tuple[Call, ...]:
+    """Return every call that stands in *text*, in the order of the text.
+
+    A call within another object, or in a string of one, has the span of that object. A call
+    without an id of its own has the id "".
+    """
+    wanted = plan(protocol.dialects)
+    calls: list[Call] = []
+    waiting: list[tuple[str, _Found | None]] = [(text, None)]
+    while waiting:
+        piece, around = waiting.pop()
+        calls += _framed(piece, around, wanted)
+        for found in _objects(piece, wanted):
+            place = around or found
+            for value in _containers(found.value):
+                waiting += [(string, place) for string in _texts(value)]
+                if isinstance(value, dict):
+                    calls += _calls(value, place, wanted)
+    return tuple(sorted(calls, key=lambda call: call.start))
+
+
+def _objects(text: str, wanted: Plan) -> Iterator[_Found]:
+    scanner = Scanner(text, wanted)
+    at = outermost = entered = 0
+    while (found := scanner.next(at)) is not None:
+        if isinstance(found, Broken):
+            at = found.start + 1
+            continue
+        value = found.value or read_any(text[found.start : found.end])
+        if value:
+            yield _Found(found.start, found.end, value)
+        if found.start >= outermost:
+            outermost, entered = found.end, 0
+        entered += 1
+        # What an odd object repeats or hides from the reader is found by entering it.
+        odd = isinstance(found, Block)
+        at = found.start + 1 if odd and entered <= MAX_ENTERED else found.end
+
+
+def _containers(value: dict[str, Any]) -> Iterator[dict[str, Any] | list[Any]]:
+    """Yield *value* and every object and array within it."""
+    waiting: list[Any] = [value]
+    while waiting:
+        container = waiting.pop()
+        yield container
+        children = container.values() if isinstance(container, dict) else container
+        waiting += [child for child in children if isinstance(child, dict | list)]
+
+
+def _texts(container: dict[str, Any] | list[Any]) -> list[str]:
+    """Return the strings directly in *container*, keys too, that could hold an object."""
+    children = [*container, *container.values()] if isinstance(container, dict) else container
+    return [child for child in children if isinstance(child, str) and "{" in child]
+
+
+def _framed(text: str, around: _Found | None, wanted: Plan) -> Iterator[Call]:
+    for dialect, framed in frames(text, wanted.framed, _READING):
+        for piece in framed.pieces:
+            if isinstance(piece.draft, Draft):
+                place = around or _Found(piece.start, piece.end, {})
+                yield _call(piece.draft, dialect.name, place)
+
+
+def _calls(value: dict[str, Any], place: _Found, wanted: Plan) -> Iterator[Call]:
+    for dialect in wanted.dialects:
+        draft = dialect.read(value, strict=False)
+        if isinstance(draft, Draft):
+            yield _call(draft, dialect.name, place)
+        if draft is not None:
+            return
+
+
+def _call(draft: Draft, dialect: str, place: _Found) -> Call:
+    id, start, end = draft.id or "", place.start, place.end
+    return Call(draft.name, draft.args, id, not id, dialect, start, end, (), draft.nonce)

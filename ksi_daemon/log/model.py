@@ -1,0 +1,162 @@
+"""What is asked of the log and what it answers, as values."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from ksi_daemon.events import Status
+from ksi_daemon.work import Ended, Idempotency, Statement, Transaction, Work
+
+__all__ = [
+    "Attempt",
+    "Durability",
+    "Ended",
+    "EventFilter",
+    "Gauges",
+    "GroupKey",
+    "Idempotency",
+    "LoggedAttempt",
+    "LoggedCompletion",
+    "LoggedState",
+    "MessageKind",
+    "PendingMessage",
+    "Statement",
+    "Stats",
+    "Transaction",
+    "Verdict",
+    "Work",
+]
+
+# What an ack survives: "power" also a power cut, "process" the end of the process only.
+Durability = Literal["power", "process"]
+Verdict = Literal["strict", "repaired", "rejected", "held"]
+MessageKind = Literal["message", "feedback", "reply"]
+GroupKey = Literal["agent", "model", "provider", "dialect", "tool", "hour"]
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One block of a completion that is a call or looks like one.
+
+    *verdict*: ``strict`` (a call, as written), ``repaired`` (a call after the named *repairs*),
+    ``rejected`` (not usable, *code* says why), ``held`` (a call that the guard held, *code* is
+    echo or quoted). *event_id* is the event that it became, or the notice of its rejection.
+    """
+
+    completion_id: str
+    ordinal: int
+    agent_id: str | None
+    provider: str
+    model: str
+    dialect: str
+    tool: str | None
+    verdict: str
+    code: str | None = None
+    repairs: tuple[str, ...] = ()
+    start: int
+    end: int
+    event_id: str | None = None
+
+
+class LoggedAttempt(Attempt, frozen=True, kw_only=True):
+    """An attempt as the log has it.
+
+    *corrected* is after how many turns it was made good, 0 if it was not. *seq*, *status* and
+    *error_code* are those of the event it led to; None while there is none.
+    """
+
+    ts: datetime
+    corrected: int
+    seq: int | None
+    status: Status | None
+    error_code: str | None
+
+
+class LoggedCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    """One reply of a model without its text, which is in the event of the same id.
+
+    *state* is ``stored`` until all its calls have run, then ``done``.
+    """
+
+    id: str
+    ts: datetime
+    agent_id: str | None
+    request_id: str | None
+    turn: int
+    provider: str
+    model: str
+    preset: str
+    stop_reason: str | None
+    latency_ms: float
+    input_tokens: int
+    output_tokens: int
+    state: Literal["stored", "done"]
+    extractor: int
+
+
+class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message whose exchange has not ended. *taken*: it had begun when the daemon died.
+
+    *unfinished_completion* is then the last completion whose calls may not all have run.
+    """
+
+    agent_id: str
+    request_id: str
+    content: str
+    untrusted: bool
+    taken: bool
+    unfinished_completion: str | None
+
+
+class LoggedState(msgspec.Struct, frozen=True):
+    """A value that is kept under *key*; *version* grows with each write of that key."""
+
+    namespace: str
+    key: str
+    value: msgspec.Raw
+    version: int
+    ts: datetime
+
+
+class EventFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which events: all given conditions hold. *patterns*: one of them matches the name.
+
+    *status* is the final one. *reverse* begins with the newest.
+    """
+
+    patterns: tuple[str, ...] = ()
+    after_seq: int | None = None
+    before_seq: int | None = None
+    agent_id: str | None = None
+    correlation_id: str | None = None
+    completion_id: str | None = None
+    status: Status | None = None
+    limit: int = 100
+    reverse: bool = False
+
+
+class Gauges(msgspec.Struct, frozen=True):
+    """How the writer fares: units *depth* and *bytes* wait now, the rest counts since the start.
+
+    *units* were committed in *batches*, *refused* were not; *last_batch* is the size of the last.
+    """
+
+    depth: int
+    bytes: int
+    batches: int
+    units: int
+    refused: int
+    last_batch: int
+    last_seq: int
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """What the log holds: events by name and final status, rows by table, bytes on disk."""
+
+    events: dict[str, dict[str, int]]
+    rows: dict[str, int]
+    last_seq: int
+    bytes: int
+    wal_bytes: int

@@ -1,0 +1,26 @@
+"""The named queries: SQL in files, each with a line that says what it answers."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import Final
+
+__all__ = ["load"]
+
+_NAME: Final = re.compile(r"^-- name: (\w+)\n((?:--.*\n)*)", re.M)
+
+
+def load() -> dict[str, str]:
+    """Return the queries by name."""
+    found: dict[str, str] = {}
+    for entry in files(__package__).iterdir():
+        if entry.name.endswith(".sql"):
+            names, _, bodies = _parted(entry.read_text(encoding="utf-8"))
+            found |= zip(names, bodies, strict=True)
+    return found
+
+
+def _parted(text: str) -> tuple[list[str], list[str], list[str]]:
+    parts = _NAME.split(text)[1:]
+    return parts[::3], parts[1::3], [sql.strip().rstrip(";") for sql in parts[2::3]]

@@ -1,0 +1,144 @@
+-- name: events
+-- Events as they stand now; the reader adds which and in what order.
+SELECT e.seq, e.id, e.ts, e.name, e.data, e.source, e.correlation_id, e.cause_id, e.hop,
+       e.agent_id, e.completion_id, e.call, coalesce(o.status, e.status),
+       coalesce(o.error, e.error), coalesce(o.duration_us, e.duration_us)
+  FROM events e LEFT JOIN outcomes o ON o.seq = e.seq;
+
+-- name: bounds
+-- The oldest and the newest seq; 1 and 0 in an empty log.
+SELECT coalesce((SELECT min(seq) FROM events), 1), coalesce((SELECT max(seq) FROM events), 0);
+
+-- name: causes
+-- The ids of an event, of what caused it, and so on up to the first event of its story.
+WITH RECURSIVE up (id) AS (
+    SELECT ?
+    UNION
+    SELECT e.cause_id FROM up JOIN events e ON e.id = up.id WHERE e.cause_id IS NOT NULL)
+SELECT id FROM up;
+
+-- name: effects
+-- The ids of an event, of what it caused, and so on down to where nothing followed.
+WITH RECURSIVE down (id) AS (
+    SELECT ?
+    UNION
+    SELECT e.id FROM down JOIN events e ON e.cause_id = down.id)
+SELECT id FROM down;
+
+-- name: outcome
+-- How one event ended.
+SELECT coalesce(o.status, e.status), coalesce(o.result, e.result),
+       coalesce(o.error, e.error), coalesce(o.duration_us, e.duration_us)
+  FROM events e LEFT JOIN outcomes o ON o.seq = e.seq
+ WHERE e.seq = ?;
+
+-- name: unfinished
+-- Events that were logged and have no outcome.
+SELECT e.seq
+  FROM events e LEFT JOIN outcomes o ON o.seq = e.seq
+ WHERE e.status = 'received' AND o.seq IS NULL
+ ORDER BY e.seq;
+
+-- name: counts
+-- How many events there are of each name and status.
+SELECT e.name, coalesce(o.status, e.status), count(*)
+  FROM events e LEFT JOIN outcomes o ON o.seq = e.seq
+ GROUP BY 1, 2;
+
+-- name: sizes
+-- Rows by table, the newest seq, the size of the file in bytes.
+SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM outcomes),
+       (SELECT count(*) FROM completions), (SELECT count(*) FROM attempts),
+       (SELECT count(*) FROM agents), (SELECT count(*) FROM messages),
+       (SELECT count(*) FROM state),
+       (SELECT coalesce(max(seq), 0) FROM events),
+       (SELECT page_count FROM pragma_page_count) * (SELECT page_size FROM pragma_page_size);
+
+-- name: agents
+-- The agents that live, in the order of their spawning.
+SELECT spec FROM agents WHERE state = 'active' ORDER BY spawned, agent_id;
+
+-- name: conversation
+-- What an agent has heard and said, in order.
+SELECT role, content FROM messages
+ WHERE agent_id = ? AND position IS NOT NULL
+ ORDER BY position;
+
+-- name: pending_messages
+-- Messages to living agents whose exchange has not ended, in the order of arrival.
+SELECT m.agent_id, m.request_id, m.content, m.untrusted, m.position IS NOT NULL,
+       (SELECT c.id FROM completions c
+         WHERE c.state = 'stored' AND c.request_id = m.request_id AND c.agent_id = m.agent_id
+         ORDER BY c.turn DESC LIMIT 1)
+  FROM messages m JOIN agents a ON a.agent_id = m.agent_id
+ WHERE m.kind = 'message' AND m.answered = 0 AND a.state = 'active'
+ ORDER BY m.id;
+
+-- name: completion
+-- One completion by its id.
+SELECT id, ts, agent_id, request_id, turn, provider, model, preset, stop_reason, latency_us,
+       input_tokens, output_tokens, state, extractor
+  FROM completions
+ WHERE id = ?;
+
+-- name: attempts
+-- The blocks of one completion in source order, each with the event it led to.
+SELECT a.completion_id, a.ordinal, a.agent_id, a.provider, a.model, a.dialect, a.tool, a.verdict,
+       a.code, a.repairs, a.span_start, a.span_end, a.event_id, a.ts, a.corrected, e.seq,
+       coalesce(o.status, e.status), json_extract(coalesce(o.error, e.error), '$.code')
+  FROM attempts a
+  LEFT JOIN events e ON e.id = a.event_id
+  LEFT JOIN outcomes o ON o.seq = e.seq
+ WHERE a.completion_id = ?
+ ORDER BY a.ordinal;
+
+-- name: state
+-- One value by its key.
+SELECT namespace, key, value, version, ts FROM state
+ WHERE namespace = ? AND key = ? AND value IS NOT NULL;
+
+-- name: states
+-- The first values of a namespace whose keys match, by key.
+SELECT namespace, key, value, version, ts FROM state
+ WHERE namespace = ? AND value IS NOT NULL AND key >= ? AND matches(?, key)
+ ORDER BY key
+ LIMIT ?;
+
+-- name: reliability_attempts
+-- Attempts of completions in a time, counted for each group of the keys at {keys}.
+SELECT {keys},
+       count(*),
+       count(*) FILTER (WHERE verdict = 'strict'),
+       count(*) FILTER (WHERE verdict = 'repaired'),
+       count(*) FILTER (WHERE verdict = 'rejected'),
+       count(*) FILTER (WHERE fired AND status = 'rejected' AND error = 'args_schema'),
+       count(*) FILTER (WHERE fired AND status = 'unknown'),
+       count(*) FILTER (WHERE fired AND status = 'denied'),
+       count(*) FILTER (WHERE fired AND status = 'handled'),
+       count(*) FILTER (WHERE fired AND status IN ('failed', 'timeout')),
+       count(*) FILTER (WHERE corrected > 0),
+       count(*) FILTER (WHERE verdict = 'held')
+  FROM (SELECT a.agent_id AS agent, a.model AS model, a.provider AS provider,
+               a.dialect AS dialect, a.tool AS tool,
+               strftime('%Y-%m-%dT%H:00:00Z', c.ts / 1000000, 'unixepoch') AS hour,
+               a.verdict, a.corrected, a.verdict IN ('strict', 'repaired') AS fired,
+               coalesce(o.status, e.status) AS status,
+               json_extract(coalesce(o.error, e.error), '$.code') AS error
+          FROM completions c
+          JOIN attempts a ON a.completion_id = c.id
+          LEFT JOIN events e ON e.id = a.event_id
+          LEFT JOIN outcomes o ON o.seq = e.seq
+         WHERE c.ts >= ? AND c.ts < ?)
+ GROUP BY {keys};
+
+-- name: reliability_completions
+-- Each completion of a time once for each group of the keys at {keys} that it belongs to.
+SELECT DISTINCT {keys}, id, latency_us, tokens
+  FROM (SELECT c.id AS id, c.latency_us AS latency_us,
+               c.input_tokens + c.output_tokens AS tokens,
+               c.agent_id AS agent, c.model AS model, c.provider AS provider,
+               a.dialect AS dialect, a.tool AS tool,
+               strftime('%Y-%m-%dT%H:00:00Z', c.ts / 1000000, 'unixepoch') AS hour
+          FROM completions c
+          LEFT JOIN attempts a ON a.completion_id = c.id
+         WHERE c.ts >= ? AND c.ts < ?);

@@ -1,0 +1,252 @@
+"""Reading the log: read-only connections beside the writer, which they never block.
+
+Each query is one statement on one connection, so its answer is one moment of the log, and no
+transaction stays open between answers. Searches that no index helps go through the log in
+windows of WINDOW seqs: a reader that stays too long keeps the WAL from being cut.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, cast, get_args
+
+import aiosqlite
+import anyio
+import anyio.to_thread
+import msgspec
+
+from ksi_daemon.errors import InvalidData, StorageError
+from ksi_daemon.events import Event, Outcome, matches
+from ksi_daemon.log import queries
+from ksi_daemon.log.database import BUSY_TIMEOUT_MS, read_only
+from ksi_daemon.log.filters import condition, is_narrow
+from ksi_daemon.log.metrics import reliability_rows
+from ksi_daemon.log.model import (
+    EventFilter,
+    GroupKey,
+    LoggedAttempt,
+    LoggedCompletion,
+    LoggedState,
+    PendingMessage,
+    Stats,
+)
+from ksi_daemon.log.rows import event_from_row, microseconds, moment, outcome_from_row, raw
+from ksi_daemon.log.watch import wal_path
+from ksi_daemon.providers.model import Message
+
+__all__ = ["MAX_TREE", "WINDOW", "LogReader"]
+
+MAX_TREE: Final = 10_000
+# Seqs that one statement searches: some 50 ms on a slow machine.
+WINDOW: Final = 50_000
+CONNECTIONS: Final = 2
+_TABLES: Final = ("events", "outcomes", "completions", "attempts", "agents", "messages", "state")
+_FOREVER_US: Final = 2**62
+
+
+class LogReader:
+    """The questions that ksi asks of its log. ``open`` it."""
+
+    def __init__(self, path: Path, connections: Sequence[aiosqlite.Connection]) -> None:
+        self._path = path
+        self._queries = queries.load()
+        self._free = list(connections)
+        self._limit = anyio.Semaphore(len(connections))
+
+    @staticmethod
+    @asynccontextmanager
+    async def open(path: Path) -> AsyncIterator[LogReader]:
+        """Open read-only connections to the log at absolute *path* for the time of the block."""
+        opened: list[aiosqlite.Connection] = []
+        try:
+            for _ in range(CONNECTIONS):
+                connection = await aiosqlite.connect(
+                    read_only(path), uri=True, isolation_level=None
+                )
+                opened.append(connection)
+                await connection.execute("PRAGMA query_only = 1")
+                await connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+                await connection.create_function("matches", 2, matches, deterministic=True)
+            yield LogReader(path, opened)
+        finally:
+            with anyio.CancelScope(shield=True):
+                for connection in opened:
+                    await connection.close()
+
+    async def events(self, wanted: EventFilter) -> list[Event]:
+        """Return the events that *wanted* describes, in the order of seq, or reversed."""
+        which, values = condition(wanted)
+        order = "DESC" if wanted.reverse else "ASC"
+        suffix = f"WHERE e.seq BETWEEN ? AND ? AND {which} ORDER BY e.seq {order} LIMIT ?"
+        found: list[Event] = []
+        for low, high in await self._windows(wanted):
+            found += await self._events(suffix, (low, high, *values, wanted.limit - len(found)))
+            if len(found) >= wanted.limit:
+                break
+        return found
+
+    async def event(self, key: str | int) -> Event | None:
+        """Return the event of an id or a seq, None if there is none."""
+        column = "seq" if isinstance(key, int) else "id"
+        found = await self._events(f"WHERE e.{column} = ?", (key,))
+        return found[0] if found else None
+
+    async def outcome(self, seq: int) -> Outcome | None:
+        """Return how an event ended; None if it has not, or is not there."""
+        rows = await self._rows(self._queries["outcome"], (seq,))
+        return outcome_from_row(rows[0]) if rows else None
+
+    async def tree(self, correlation_id: str) -> list[Event]:
+        """Return the events of one story in the order of seq, at most MAX_TREE."""
+        which = "WHERE e.correlation_id = ? ORDER BY e.seq LIMIT ?"
+        return await self._events(which, (correlation_id, MAX_TREE))
+
+    async def causes(self, event_id: str) -> list[Event]:
+        """Return what led to an event, from the first event of its story down to itself."""
+        return await self._related("causes", event_id)
+
+    async def effects(self, event_id: str) -> list[Event]:
+        """Return an event and all that it led to, in the order of seq, at most MAX_TREE."""
+        return await self._related("effects", event_id)
+
+    async def last_seq(self) -> int:
+        """Return the seq of the newest event, 0 in an empty log."""
+        return (await self._bounds())[1]
+
+    async def unfinished(self) -> list[int]:
+        """Return the seqs of the events that have no outcome."""
+        return [row[0] for row in await self._rows(self._queries["unfinished"])]
+
+    async def agents(self) -> list[bytes]:
+        """Return the specs of the living agents as JSON, in the order of their spawning."""
+        return [row[0].encode() for row in await self._rows(self._queries["agents"])]
+
+    async def conversation(self, agent_id: str) -> list[Message]:
+        """Return what an agent has heard and said, in order."""
+        rows = await self._rows(self._queries["conversation"], (agent_id,))
+        return [Message(*row) for row in rows]
+
+    async def pending_messages(self) -> list[PendingMessage]:
+        """Return the messages to living agents whose exchange has not ended."""
+        return [
+            PendingMessage(
+                agent_id=row[0],
+                request_id=row[1],
+                content=row[2],
+                untrusted=bool(row[3]),
+                taken=bool(row[4]),
+                unfinished_completion=row[5],
+            )
+            for row in await self._rows(self._queries["pending_messages"])
+        ]
+
+    async def completion(self, completion_id: str) -> LoggedCompletion | None:
+        """Return one completion; its text is in the event of the same id."""
+        rows = await self._rows(self._queries["completion"], (completion_id,))
+        return _completion(rows[0]) if rows else None
+
+    async def attempts(self, completion_id: str) -> list[LoggedAttempt]:
+        """Return the blocks of a completion in the order of its text."""
+        rows = await self._rows(self._queries["attempts"], (completion_id,))
+        return [_attempt(row) for row in rows]
+
+    async def state(self, namespace: str, key: str) -> LoggedState | None:
+        """Return the value of *key*, None if there is none."""
+        rows = await self._rows(self._queries["state"], (namespace, key))
+        return _state(rows[0]) if rows else None
+
+    async def states(self, namespace: str, pattern: str, limit: int) -> list[LoggedState]:
+        """Return at most *limit* values whose keys match *pattern*, by key."""
+        prefix = pattern.partition("*")[0]
+        rows = await self._rows(self._queries["states"], (namespace, prefix, pattern, limit))
+        return [_state(row) for row in rows]
+
+    async def reliability(
+        self, group_by: Sequence[GroupKey], since: datetime | None, until: datetime | None
+    ) -> list[dict[str, Any]]:
+        """Return reliability by *group_by* over completions in [since, until); see ``metrics``."""
+        if not group_by or not set(group_by) <= set(get_args(GroupKey)):
+            raise InvalidData(f"cannot group by {list(group_by)}")
+        span = (
+            microseconds(since) if since else 0,
+            microseconds(until) if until else _FOREVER_US,
+        )
+        keys = ", ".join(group_by)
+        attempts = self._queries["reliability_attempts"].format(keys=keys)
+        completions = self._queries["reliability_completions"].format(keys=keys)
+        counts = await self._rows(attempts, span)
+        replies = await self._rows(completions, span)
+        return await anyio.to_thread.run_sync(reliability_rows, group_by, counts, replies)
+
+    async def stats(self) -> Stats:
+        """Return what the log holds."""
+        events: dict[str, dict[str, int]] = {}
+        for name, status, count in await self._rows(self._queries["counts"]):
+            events.setdefault(name, {})[status] = count
+        *sizes, newest, size = (await self._rows(self._queries["sizes"]))[0]
+        wal = wal_path(self._path)
+        return Stats(
+            events=events,
+            rows=dict(zip(_TABLES, sizes, strict=True)),
+            last_seq=newest,
+            bytes=size,
+            wal_bytes=wal.stat().st_size if wal.exists() else 0,
+        )
+
+    async def _bounds(self) -> tuple[int, int]:
+        [(oldest, newest)] = await self._rows(self._queries["bounds"])
+        return oldest, newest
+
+    async def _windows(self, wanted: EventFilter) -> list[tuple[int, int]]:
+        """Return the first and last seq of each window that can hold events of *wanted*."""
+        oldest, newest = await self._bounds()
+        low, high = max(oldest, (wanted.after_seq or 0) + 1), newest
+        if wanted.before_seq is not None:
+            high = min(high, wanted.before_seq - 1)
+        step = max(1, high - low + 1) if is_narrow(wanted) else WINDOW
+        if wanted.reverse:
+            return [(max(low, end - step + 1), end) for end in range(high, low - 1, -step)]
+        return [(start, min(high, start + step - 1)) for start in range(low, high + 1, step)]
+
+    async def _related(self, query: str, event_id: str) -> list[Event]:
+        which = f"WHERE e.id IN ({self._queries[query]}) ORDER BY e.seq LIMIT ?"
+        return await self._events(which, (event_id, MAX_TREE))
+
+    async def _events(self, which: str, values: Sequence[Any]) -> list[Event]:
+        rows = await self._rows(f"{self._queries['events']} {which}", values)
+        return [event_from_row(row) for row in rows]
+
+    async def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of one query; raise StorageError."""
+        async with self._limit:
+            connection = self._free.pop()
+            try:
+                rows = await connection.execute_fetchall(sql, values)
+            except sqlite3.Error as exc:
+                raise StorageError(f"the log cannot be read: {exc}", code="storage_read") from exc
+            finally:
+                self._free.append(connection)
+        return cast("list[tuple[Any, ...]]", list(rows))
+
+
+def _completion(row: tuple[Any, ...]) -> LoggedCompletion:
+    names = LoggedCompletion.__struct_fields__
+    given = dict(zip(names, row, strict=True))
+    return LoggedCompletion(
+        **given | {"ts": moment(given["ts"]), "latency_ms": given["latency_ms"] / 1000}
+    )
+
+
+def _attempt(row: tuple[Any, ...]) -> LoggedAttempt:
+    given = dict(zip(LoggedAttempt.__struct_fields__, row, strict=True))
+    repairs = msgspec.json.decode(given["repairs"], type=tuple[str, ...])
+    return LoggedAttempt(**given | {"repairs": repairs, "ts": moment(given["ts"])})
+
+
+def _state(row: tuple[Any, ...]) -> LoggedState:
+    namespace, key, value, version, ts = row
+    return LoggedState(namespace, key, raw(value), version, moment(ts))

@@ -1,0 +1,226 @@
+"""The rows that services have committed together with their events. Nobody else writes SQL."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import datetime
+
+import msgspec
+
+from ksi_daemon.errors import Conflict
+from ksi_daemon.events import now
+from ksi_daemon.log.model import Attempt, MessageKind
+from ksi_daemon.log.rows import json_text, microseconds
+from ksi_daemon.work import Statement
+
+__all__ = [
+    "agent",
+    "agent_terminated",
+    "attempt",
+    "attempt_corrected",
+    "completion",
+    "completion_done",
+    "delete_state",
+    "message",
+    "message_answered",
+    "message_taken",
+    "set_state",
+    "waiting_message",
+]
+
+
+def agent(agent_id: str, spec: bytes, spawned: datetime) -> Statement:
+    """Enter an agent; one of the same id that was terminated gives way."""
+    return (
+        "INSERT OR REPLACE INTO agents (agent_id, spec, state, spawned) VALUES (?, ?, 'active', ?)",
+        (agent_id, spec.decode(), microseconds(spawned)),
+    )
+
+
+def agent_terminated(agent_id: str, ended: datetime) -> list[Statement]:
+    """End an agent and drop its conversation; what was said stays in the events."""
+    return [
+        (
+            "UPDATE agents SET state = 'terminated', ended = ? WHERE agent_id = ?",
+            (microseconds(ended), agent_id),
+        ),
+        ("DELETE FROM messages WHERE agent_id = ?", (agent_id,)),
+    ]
+
+
+def waiting_message(
+    *, agent_id: str, content: str, untrusted: bool, request_id: str, ts: datetime
+) -> Statement:
+    """Put a message into a mailbox; the same event twice is one message."""
+    return (
+        "INSERT OR IGNORE INTO messages"
+        " (agent_id, role, content, kind, untrusted, request_id, ts)"
+        " VALUES (?, 'user', ?, 'message', ?, ?, ?)",
+        (agent_id, content, int(untrusted), request_id, microseconds(ts)),
+    )
+
+
+def message_taken(agent_id: str, request_id: str, position: int) -> Statement:
+    """Take a message out of the mailbox into the conversation."""
+    return (
+        "UPDATE messages SET position = ?"
+        " WHERE agent_id = ? AND request_id = ? AND kind = 'message'",
+        (position, agent_id, request_id),
+    )
+
+
+def message_answered(agent_id: str, request_id: str) -> Statement:
+    """Note that the exchange which a message began has ended."""
+    return (
+        "UPDATE messages SET answered = 1"
+        " WHERE agent_id = ? AND request_id = ? AND kind = 'message'",
+        (agent_id, request_id),
+    )
+
+
+def message(
+    *,
+    agent_id: str,
+    position: int,
+    role: str,
+    content: str,
+    kind: MessageKind,
+    request_id: str,
+    completion_id: str | None,
+    ts: datetime,
+) -> Statement:
+    """Add a reply or a feedback to a conversation."""
+    return (
+        "INSERT INTO messages"
+        " (agent_id, position, role, content, kind, request_id, completion_id, ts)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (agent_id, position, role, content, kind, request_id, completion_id, microseconds(ts)),
+    )
+
+
+def completion(
+    *,
+    completion_id: str,
+    ts: datetime,
+    agent_id: str | None,
+    request_id: str | None,
+    turn: int,
+    provider: str,
+    model: str,
+    preset: str,
+    stop_reason: str | None,
+    latency_ms: float,
+    input_tokens: int,
+    output_tokens: int,
+    extractor: int,
+) -> Statement:
+    """Enter a completion whose calls have not run yet."""
+    return (
+        "INSERT INTO completions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'stored', ?)",
+        (
+            completion_id,
+            microseconds(ts),
+            agent_id,
+            request_id,
+            turn,
+            provider,
+            model,
+            preset,
+            stop_reason,
+            round(latency_ms * 1000),
+            input_tokens,
+            output_tokens,
+            extractor,
+        ),
+    )
+
+
+def completion_done(completion_id: str) -> Statement:
+    """Note that all calls of a completion have run."""
+    return "UPDATE completions SET state = 'done' WHERE id = ?", (completion_id,)
+
+
+def attempt(made: Attempt) -> Statement:
+    """Enter one block of a completion."""
+    return (
+        "INSERT INTO attempts (completion_id, ordinal, ts, agent_id, provider, model, dialect,"
+        " tool, verdict, code, repairs, span_start, span_end, event_id)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            made.completion_id,
+            made.ordinal,
+            microseconds(now()),
+            made.agent_id,
+            made.provider,
+            made.model,
+            made.dialect,
+            made.tool,
+            made.verdict,
+            made.code,
+            json_text(made.repairs),
+            made.start,
+            made.end,
+            made.event_id,
+        ),
+    )
+
+
+def attempt_corrected(completion_id: str, ordinal: int, turns: int) -> Statement:
+    """Note that a block was made good *turns* turns later."""
+    return (
+        "UPDATE attempts SET corrected = ? WHERE completion_id = ? AND ordinal = ?",
+        (turns, completion_id, ordinal),
+    )
+
+
+def set_state(
+    connection: sqlite3.Connection,
+    namespace: str,
+    key: str,
+    value: msgspec.Raw,
+    expect_version: int | None,
+) -> int:
+    """Write a value inside a transaction handler; return its new version.
+
+    Raise Conflict (``version_conflict``) if *expect_version* is not the present one.
+    """
+    return _write_state(connection, namespace, key, str(value, "utf-8"), expect_version)
+
+
+def delete_state(
+    connection: sqlite3.Connection, namespace: str, key: str, expect_version: int | None
+) -> bool:
+    """Delete a value inside a transaction handler; say whether there was one."""
+    row = connection.execute(
+        "SELECT value FROM state WHERE namespace = ? AND key = ?", (namespace, key)
+    ).fetchone()
+    existed = row is not None and row[0] is not None
+    if existed or expect_version is not None:
+        _write_state(connection, namespace, key, None, expect_version)
+    return existed
+
+
+def _write_state(
+    connection: sqlite3.Connection,
+    namespace: str,
+    key: str,
+    value: str | None,
+    expect_version: int | None,
+) -> int:
+    row = connection.execute(
+        "SELECT CASE WHEN value IS NULL THEN 0 ELSE version END, version FROM state"
+        " WHERE namespace = ? AND key = ?",
+        (namespace, key),
+    ).fetchone()
+    present, newest = row or (0, 0)
+    if expect_version is not None and expect_version != present:
+        raise Conflict(
+            f"{key!r} has version {present}, not {expect_version}",
+            code="version_conflict",
+            details={"version": present},
+        )
+    connection.execute(
+        "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?)",
+        (namespace, key, value, newest + 1, microseconds(now())),
+    )
+    return int(newest) + 1

@@ -1,0 +1,68 @@
+"""The log as a whole: opened, written, read, closed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from ksi_daemon.errors import StorageError
+from ksi_daemon.events import Event
+from ksi_daemon.log.database import open_writer
+from ksi_daemon.log.model import Durability, Gauges
+from ksi_daemon.log.reader import LogReader
+from ksi_daemon.log.writer import LogWriter
+from ksi_daemon.work import Work
+
+__all__ = ["EventLog"]
+
+
+class EventLog:
+    """The log; a ``work.Journal`` for the router, a reader for the services."""
+
+    def __init__(self, durability: Durability, writer: LogWriter, reader: LogReader) -> None:
+        self.durability: str = durability
+        self.reader = reader
+        self._writer = writer
+
+    @staticmethod
+    @asynccontextmanager
+    async def open(
+        path: Path,
+        *,
+        durability: Durability = "power",
+        on_commit: Callable[[list[Event]], None] = lambda events: None,
+        on_failure: Callable[[StorageError], None] = lambda error: None,
+    ) -> AsyncIterator[EventLog]:
+        """Open the log at *path* for the time of the block; see ``database.open_writer``.
+
+        *on_commit* is called on the loop with the new events of each batch, in seq order and
+        before their futures end; *on_failure* once, when the storage has failed for good.
+        """
+        path = Path(await asyncio.to_thread(os.path.abspath, path))
+        connection = await asyncio.to_thread(open_writer, path, durability)
+        writer = LogWriter(connection, path, on_commit=on_commit, on_failure=on_failure)
+        try:
+            async with LogReader.open(path) as reader:
+                yield EventLog(durability, writer, reader)
+        finally:
+            # What was acknowledged must be in the file however the daemon is stopped.
+            with anyio.CancelScope(shield=True):
+                await writer.close()
+
+    @property
+    def last_seq(self) -> int:
+        """The seq of the newest committed event."""
+        return self._writer.last_seq
+
+    def submit(self, work: Work) -> asyncio.Future[Work]:
+        """Queue *work*; see ``work.Journal``."""
+        return self._writer.submit(work)
+
+    def gauges(self) -> Gauges:
+        """Return how the writer fares."""
+        return self._writer.gauges()

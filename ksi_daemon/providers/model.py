@@ -1,0 +1,87 @@
+"""What a provider is asked and what it answers, the same for every vendor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+__all__ = ["Capabilities", "Completion", "Message", "Provider", "Request", "StopReason", "Usage"]
+
+StopReason = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry of a conversation in the canonical form, before any vendor's shape."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    name: str | None = None
+    call_id: str | None = None
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What a completion is made from. None leaves a value to the provider."""
+
+    messages: tuple[Message, ...]
+    model: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    stop: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens, as the provider counts them; 0 where it does not say."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """One reply of a model.
+
+    *stop_reason* is None when the text may not be whole: what looks like a call in it must not
+    fire. *incomplete* then says why, for a person. *first_token_ms* and *latency_ms* are
+    measured by the shell that asked, over the last of *attempts*.
+    """
+
+    text: str
+    stop_reason: StopReason | None
+    model: str
+    usage: Usage = Usage()
+    latency_ms: float = 0.0
+    first_token_ms: float | None = None
+    attempts: int = 1
+    incomplete: str | None = None
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider can do beyond text in, text out."""
+
+    streaming: bool = False
+    native_tool_calls: bool = False
+    free_tool_role: bool = False
+    self_contained_tools: bool = False
+
+
+class Provider(Protocol):
+    """A source of completions. *name* is its word in reports, *model* the default model."""
+
+    name: str
+    model: str
+    capabilities: Capabilities
+
+    async def complete(
+        self, request: Request, on_text: Callable[[str], None] | None = None
+    ) -> Completion:
+        """Return one completion; call *on_text* with each piece of text as it arrives.
+
+        Raise ProviderError. Cancelling the caller stops the request.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Release connections. The provider is not used afterwards."""
+        ...

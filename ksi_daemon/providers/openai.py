@@ -1,0 +1,211 @@
+"""The chat completions wire of OpenAI, which most other vendors and local servers speak too.
+
+Pure: a request into a JSON body, one event of the stream into a ``Delta``. ``build`` gives it
+the shell that all HTTP vendors share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ksi_daemon.errors import ProviderError
+from ksi_daemon.providers.access import check_base_url
+from ksi_daemon.providers.failures import error_in_stream, load_json
+from ksi_daemon.providers.http import HttpProvider
+from ksi_daemon.providers.model import (
+    Capabilities,
+    Message,
+    Provider,
+    Request,
+    StopReason,
+    Usage,
+)
+from ksi_daemon.providers.retry import Retrying
+from ksi_daemon.providers.wire import Delta, Timeouts
+
+__all__ = ["OpenAI", "Spec", "build"]
+
+_HOST: Final = "api.openai.com"
+_DONE: Final = "[DONE]"
+
+# Words that are not here say nothing we can trust: the stop reason is then None, nothing in the
+# text fires, and the completion says which word it was. "abort" and "error" belong there.
+_STOP_REASONS: Final[Mapping[str, StopReason]] = {
+    "stop": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+}
+
+
+class Spec(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="type",
+    tag="openai",
+):
+    """A server that speaks chat completions.
+
+    Without *api_key_env* the key of OpenAI's own host is OPENAI_API_KEY, and no other host gets
+    one. *temperature* and *max_tokens* are for requests that name none.
+    """
+
+    model: str
+    base_url: str = f"https://{_HOST}/v1"
+    api_key_env: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    timeouts: Timeouts = Timeouts()
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ValueError("model is empty")
+        check_base_url(self.base_url)
+
+
+def build(spec: Spec) -> Provider:
+    """Return the provider that *spec* describes, with retries and a circuit breaker."""
+    return Retrying(HttpProvider(OpenAI(spec)))
+
+
+class OpenAI:
+    """The vendor (``wire.Vendor``) that *spec* describes."""
+
+    name = "openai"
+    capabilities = Capabilities(streaming=True)
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._is_official = urlsplit(spec.base_url).hostname == _HOST
+        self.model = spec.model
+        self.base_url = spec.base_url
+        self.timeouts = spec.timeouts
+        self.api_key_env = spec.api_key_env or ("OPENAI_API_KEY" if self._is_official else None)
+
+    def url(self, request: Request) -> str:
+        """Return the address of the endpoint."""
+        return self.base_url.rstrip("/") + "/chat/completions"
+
+    def headers(self, key: str | None) -> dict[str, str]:
+        """Return the header that carries *key*."""
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """Return the JSON body for *request*. What its *extra* holds wins over all else."""
+        spec = self._spec
+        optional = {
+            "temperature": _first(request.temperature, spec.temperature),
+            # OpenAI's own models that reason refuse the old name; other servers know only it.
+            "max_completion_tokens" if self._is_official else "max_tokens": _first(
+                request.max_tokens, spec.max_tokens
+            ),
+            "stop": list(request.stop) or None,
+        }
+        return {
+            "model": request.model or self.model,
+            "messages": [_message(message) for message in request.messages],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **{name: value for name, value in optional.items() if value is not None},
+            **request.extra,
+        }
+
+    def read(self, data: str) -> Delta:
+        """Return what *data* adds: an event of the stream, ``[DONE]``, or a whole answer."""
+        if data.strip() == _DONE:
+            return Delta(last=True)
+        chunk = _chunk(load_json(self.name, data))
+        if chunk.error is not None:
+            raise error_in_stream(self.name, chunk.error)
+        return _delta(chunk)
+
+
+class _Part(msgspec.Struct):
+    text: str | None = None
+
+
+class _Words(msgspec.Struct):
+    """A delta or a message. *reasoning* and its other name are no part of the text."""
+
+    content: str | list[_Part] | None = None
+    refusal: str | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    tool_calls: Any = None
+
+
+class _Choice(msgspec.Struct):
+    index: int = 0
+    delta: _Words | None = None
+    message: _Words | None = None
+    finish_reason: str | None = None
+
+
+class _Counts(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    model: str | None = None
+    usage: _Counts | None = None
+    error: Any = None
+
+
+def _chunk(value: Any) -> _Chunk:
+    try:
+        return msgspec.convert(value, _Chunk)
+    except msgspec.ValidationError as exc:
+        raise ProviderError(
+            f"openai answered JSON that is no chat completion: {exc}", code="provider_protocol"
+        ) from exc
+
+
+def _delta(chunk: _Chunk) -> Delta:
+    usage = chunk.usage or _Counts()
+    # One choice is asked for; a server that sends more must not have them mixed.
+    choice = next((c for c in chunk.choices or () if c.index == 0), _Choice())
+    words = choice.delta or choice.message or _Words()
+    finish = choice.finish_reason or None
+    return Delta(
+        text=_text(words),
+        thinking=bool(words.reasoning_content or words.reasoning or words.tool_calls),
+        finish=finish,
+        stop_reason=_STOP_REASONS.get(finish or ""),
+        model=chunk.model,
+        usage=Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0),
+    )
+
+
+def _text(words: _Words) -> str:
+    if isinstance(words.content, list):
+        return "".join(part.text or "" for part in words.content)
+    return words.content or words.refusal or ""
+
+
+def _message(message: Message) -> dict[str, str]:
+    """Return *message* in the vendor's shape.
+
+    A tool's result goes as the user's: the role "tool" must answer a native call, and calls that
+    were found in text are none.
+    """
+    role = "user" if message.role == "tool" else message.role
+    return {"role": role, "content": message.content}
+
+
+def _first(asked: Any, default: Any) -> Any:
+    return default if asked is None else asked

@@ -1,0 +1,21 @@
+"""Who may do what, and which text may be acted on. Pure decisions; the router carries them out."""
+
+from __future__ import annotations
+
+from ksi_daemon.security.capabilities import Effect, is_permitted, not_covered, permitted
+from ksi_daemon.security.data import checked, storable
+from ksi_daemon.security.principals import SYSTEM, Principal, agent, client, handler
+
+__all__ = [
+    "SYSTEM",
+    "Effect",
+    "Principal",
+    "agent",
+    "checked",
+    "client",
+    "handler",
+    "is_permitted",
+    "not_covered",
+    "permitted",
+    "storable",
+]

@@ -1,0 +1,48 @@
+"""One agent while the daemon runs, and the messages that wait for it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ksi_daemon.conversation import Answer, Inbound, Session
+from ksi_daemon.events import Event
+from ksi_daemon.services.agents.spec import Spec
+
+__all__ = ["Agent", "Waiting"]
+
+
+class Waiting(NamedTuple):
+    """A message in a mailbox, and whom to tell of its answer.
+
+    *taken*: a crash cut its exchange off. *unfinished* is then the completion that was received
+    last, if its calls may not all have run.
+    """
+
+    inbound: Inbound
+    settle: Callable[[Answer], None]
+    taken: bool = False
+    unfinished: Event | None = None
+
+
+class Agent:
+    """One agent while it lives."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.session: Session | None = None
+        self.mailbox: deque[Waiting] = deque()
+        # Messages on their way to the disk, and then to the mailbox.
+        self.arriving = 0
+        self.running = False
+        self.terminated = False
+        self.said: dict[str, Any] = {}
+        self.unsubscribe: Callable[[], None] = lambda: None
+
+    @property
+    def state(self) -> str:
+        """Say what the agent does: idle, running, terminated."""
+        if self.terminated:
+            return "terminated"
+        return "running" if self.running else "idle"

@@ -1,0 +1,281 @@
+"""Mailboxes: how a message gets from the log to an agent's exchange.
+
+A message is on disk before it waits in memory. An idle agent has no task: the first message puts
+one to work that empties the mailbox, one exchange after the other, and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import anyio
+import anyio.abc
+import msgspec
+import structlog
+
+from ksi_daemon.conversation import Answer, Inbound, Session
+from ksi_daemon.errors import Conflict, KsiError, StorageError
+from ksi_daemon.events import ErrorInfo, Event, now
+from ksi_daemon.extraction import Tool, teach
+from ksi_daemon.log import statements
+from ksi_daemon.log.model import PendingMessage
+from ksi_daemon.providers.model import Message, Provider
+from ksi_daemon.registry import Handler
+from ksi_daemon.router import Committed, Router
+from ksi_daemon.security import agent as agent_principal
+from ksi_daemon.services.agents.agent import Agent, Waiting
+from ksi_daemon.services.agents.spec import Defaults, Spec, loop_limits, protocol_of
+
+__all__ = ["AgentReader", "Exchanges", "Mailboxes", "unheard"]
+
+log = structlog.get_logger()
+
+
+class _Addressed(msgspec.Struct):
+    agent_id: str
+
+
+class Exchanges(Protocol):
+    """Who holds the exchanges."""
+
+    async def answer(
+        self, session: Session, inbound: Inbound, unfinished: Event | None = None
+    ) -> Answer: ...
+
+    def stop(self, agent_id: str, reason: str) -> bool: ...
+
+
+class AgentReader(Protocol):
+    """The part of the log that is read here."""
+
+    async def agents(self) -> list[bytes]: ...
+
+    async def conversation(self, agent_id: str) -> list[Message]: ...
+
+    async def pending_messages(self) -> Sequence[PendingMessage]: ...
+
+    async def event(self, key: str) -> Event | None: ...
+
+
+class Mailboxes:
+    """Delivery to agents. *build_provider* makes an agent's provider, given how many replies its
+    conversation has; *limit* bounds a mailbox."""
+
+    def __init__(
+        self,
+        router: Router,
+        reader: AgentReader,
+        exchanges: Exchanges,
+        tasks: anyio.abc.TaskGroup,
+        *,
+        build_provider: Callable[[Mapping[str, Any], int], Provider],
+        defaults: Defaults,
+        limit: int,
+    ) -> None:
+        self.reader = reader
+        self.exchanges = exchanges
+        self._router = router
+        self._tasks = tasks
+        self._build_provider = build_provider
+        self._defaults = defaults
+        self._limit = limit
+        self._busy = 0
+        self._idle = anyio.Event()
+        self._idle.set()
+
+    async def idle(self) -> None:
+        """Return once no agent holds an exchange."""
+        await self._idle.wait()
+
+    def check(self, agent: Agent) -> None:
+        """Raise Conflict if the mailbox of *agent* is full."""
+        if self._is_full(agent):
+            raise Conflict(
+                f"{self._limit} messages wait for agent {agent.spec.agent_id!r}",
+                code="mailbox_full",
+                retryable=True,
+            )
+
+    async def deliver(
+        self, agent: Agent, inbound: Inbound, settle: Callable[[Answer], None]
+    ) -> None:
+        """Put a message into the mailbox, on disk first; *settle* is told the answer."""
+        agent.arriving += 1
+        await self._arrive(agent, inbound, settle)
+
+    async def requeue(self, agent: Agent, pending: PendingMessage) -> None:
+        """Put a message of an earlier run of the daemon back into the mailbox."""
+        cause = await self.reader.event(pending.request_id)
+        if cause is None:
+            log.warning("message_without_event", request_id=pending.request_id)
+            return
+        inbound = Inbound(cause=cause, content=pending.content, untrusted=pending.untrusted)
+        unfinished = pending.unfinished_completion
+        event = await self.reader.event(unfinished) if unfinished else None
+        agent.mailbox.append(Waiting(inbound, unheard, pending.taken, event))
+        self._wake(agent)
+
+    def hear(self, agent: Agent, committed: Committed) -> None:
+        """Give *agent* an event that it subscribed to as a message.
+
+        It does not hear its own events, nor messages to it, which it gets anyway. What it hears
+        is a step of the story, so agents that hear each other come to the limit of hops. When
+        its mailbox is full it misses the event, which is in the log.
+        """
+        event, agent_id = committed.event, agent.spec.agent_id
+        if event.agent_id == agent_id or _is_message_to(agent_id, event):
+            return
+        if event.hop >= self._router.limits.hops or self._is_full(agent):
+            return
+        refused = f" ({event.status})" if event.error else ""
+        content = f"Event {event.name}{refused} from {event.source}:\n{bytes(event.data).decode()}"
+        cause = msgspec.structs.replace(event, hop=event.hop + 1)
+        inbound = Inbound(cause=cause, content=content, untrusted=True)
+        agent.arriving += 1
+        self._tasks.start_soon(self._overhear, agent, inbound)
+
+    async def _overhear(self, agent: Agent, inbound: Inbound) -> None:
+        try:
+            await self._arrive(agent, inbound, unheard)
+        except StorageError as exc:
+            # Nobody waits for it, and it is no reason to end the daemon.
+            log.warning("message_lost", agent_id=agent.spec.agent_id, error=exc.message)
+
+    async def _arrive(
+        self, agent: Agent, inbound: Inbound, settle: Callable[[Answer], None]
+    ) -> None:
+        try:
+            if not agent.terminated:
+                await self._keep(agent, inbound)
+        finally:
+            agent.arriving -= 1
+        if agent.terminated:
+            settle(Answer(inbound.request_id, "", "terminated", 0))
+            return
+        agent.mailbox.append(Waiting(inbound, settle))
+        self._wake(agent)
+
+    async def _keep(self, agent: Agent, inbound: Inbound) -> None:
+        await self._router.record(
+            statements.waiting_message(
+                agent_id=agent.spec.agent_id,
+                content=inbound.content,
+                untrusted=inbound.untrusted,
+                request_id=inbound.request_id,
+                ts=now(),
+            )
+        )
+
+    def _is_full(self, agent: Agent) -> bool:
+        return len(agent.mailbox) + agent.arriving >= self._limit
+
+    def _wake(self, agent: Agent) -> None:
+        if not agent.running:
+            agent.running = True
+            self._busy += 1
+            if self._idle.is_set():
+                self._idle = anyio.Event()
+            self._tasks.start_soon(self._empty_mailbox, agent)
+
+    async def _empty_mailbox(self, agent: Agent) -> None:
+        try:
+            while agent.mailbox and not agent.terminated:
+                waiting = agent.mailbox.popleft()
+                waiting.settle(await self._answer(agent, waiting))
+        finally:
+            agent.running = False
+            self._busy -= 1
+            if not self._busy:
+                self._idle.set()
+
+    async def _answer(self, agent: Agent, waiting: Waiting) -> Answer:
+        """Hold one exchange, and note on disk that the message is answered.
+
+        What could not be written is asked again after a restart, and only that: a message that
+        makes something else fail must not do so at every start.
+        """
+        inbound = waiting.inbound
+        try:
+            answer = await self._exchange(agent, waiting)
+            row = statements.message_answered(agent.spec.agent_id, inbound.request_id)
+            await self._router.record(row)
+        except StorageError as exc:
+            agent.session = None  # it may be ahead of the disk
+            return _failed(inbound, exc.info())
+        return answer
+
+    async def _exchange(self, agent: Agent, waiting: Waiting) -> Answer:
+        """Hold one exchange. What goes wrong in it ends this exchange and nothing else."""
+        inbound, agent_id = waiting.inbound, agent.spec.agent_id
+        try:
+            session = await self._session(agent)
+            if not waiting.taken:
+                session.messages.append(Message("user", inbound.content))
+                session.position += 1
+                await self._router.record(
+                    statements.message_taken(agent_id, inbound.request_id, session.position)
+                )
+            return await self.exchanges.answer(session, inbound, waiting.unfinished)
+        except StorageError:
+            raise
+        except KsiError as exc:
+            return _failed(inbound, exc.info())
+        except Exception as exc:
+            log.exception("exchange_failed", agent_id=agent_id)
+            agent.session = None
+            message = f"{type(exc).__name__}: {exc}"[:500]
+            return _failed(inbound, ErrorInfo("internal", message))
+
+    async def _session(self, agent: Agent) -> Session:
+        """Return the agent's session; it is made when the first message comes."""
+        if agent.session is None:
+            spec = agent.spec
+            messages = await self.reader.conversation(spec.agent_id)
+            replies = sum(message.role == "assistant" for message in messages)
+            provider = self._build_provider(spec.provider, replies)
+            limits = loop_limits(spec.limits, self._defaults.limits)
+            protocol = protocol_of(spec.protocol)
+            agent.session = Session(
+                agent_id=spec.agent_id,
+                principal=agent_principal(spec.agent_id, spec.allow),
+                system=self._system(spec),
+                provider=provider,
+                model=spec.model,
+                protocol=msgspec.structs.replace(
+                    protocol, max_calls=min(protocol.max_calls, limits.calls)
+                ),
+                limits=limits,
+                messages=messages,
+                position=len(messages),
+            )
+        return agent.session
+
+    def _system(self, spec: Spec) -> str:
+        """Return the system prompt: the component's text, then how to write calls and which."""
+        principal = agent_principal(spec.agent_id, spec.allow)
+        known = self._router.known_to(principal)
+        names = known if spec.tools is None else [each for each in spec.tools if each in known]
+        tools = [_tool(self._router.registry.handlers(name)[0]) for name in names]
+        return f"{spec.system.rstrip()}\n\n{teach(protocol_of(spec.protocol), tools)}"
+
+
+def unheard(answer: Answer) -> None:
+    """Tell nobody: the answer is in the log."""
+
+
+def _failed(inbound: Inbound, error: ErrorInfo) -> Answer:
+    return Answer(inbound.request_id, "", error.code, 0, error=error)
+
+
+def _is_message_to(agent_id: str, event: Event) -> bool:
+    if event.name != "agent:send":
+        return False
+    try:
+        return msgspec.json.decode(event.data, type=_Addressed).agent_id == agent_id
+    except msgspec.MsgspecError:
+        return False  # it was refused, and is no message
+
+
+def _tool(handler: Handler) -> Tool:
+    return Tool(handler.event, handler.summary, handler.schema(), handler.example)

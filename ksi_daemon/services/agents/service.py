@@ -1,0 +1,339 @@
+"""The service: who lives, who is spoken to, what they say of themselves.
+
+What an agent is and what it was told is in the log before it is acknowledged, so a restart of
+the daemon finds the same agents with the same conversations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Container, Mapping
+from functools import partial
+from pathlib import PurePath
+from typing import Annotated, Any, Final
+
+import anyio
+import msgspec
+
+from ksi_daemon.component import Component
+from ksi_daemon.conversation import Answer, Inbound
+from ksi_daemon.errors import Conflict, Denied, InvalidData, NotFound
+from ksi_daemon.events import matches, now
+from ksi_daemon.log import statements
+from ksi_daemon.router import (
+    Context,
+    Nothing,
+    Notice,
+    Router,
+    Submitted,
+    Subscription,
+    handles,
+    new_id,
+)
+from ksi_daemon.security import Principal, is_permitted, not_covered
+from ksi_daemon.services.agents.agent import Agent
+from ksi_daemon.services.agents.mailboxes import Mailboxes, unheard
+from ksi_daemon.services.agents.spec import Defaults, Spawn, Spec, make_spec
+
+__all__ = ["Agents"]
+
+# A message that is waited for may take as long as the model's turns take.
+WAIT_S: Final = 86_400.0
+
+
+class Which(msgspec.Struct, forbid_unknown_fields=True):
+    agent_id: str
+
+
+class Send(msgspec.Struct, forbid_unknown_fields=True):
+    """*untrusted*: the message quotes a document or a stranger. *wait*: reply with the answer."""
+
+    agent_id: str
+    message: Annotated[str, msgspec.Meta(min_length=1)]
+    untrusted: bool = False
+    wait: bool = False
+
+
+class Terminate(msgspec.Struct, forbid_unknown_fields=True):
+    """One agent, many, or all that match *pattern*; *dry_run* only says which."""
+
+    agent_id: str | None = None
+    agent_ids: tuple[str, ...] = ()
+    pattern: str | None = None
+    dry_run: bool = False
+
+
+class Status(msgspec.Struct):
+    """*status* is a word of the agent's own; other fields are kept in the log."""
+
+    agent_id: str
+    status: str
+
+
+class Progress(msgspec.Struct):
+    """How far the agent is: a number, a text, or whatever it says."""
+
+    agent_id: str
+    progress: Any
+
+
+class Result(msgspec.Struct):
+    """What the agent has come to."""
+
+    agent_id: str
+    result: Any
+
+
+class Agents:
+    """The agents by id."""
+
+    NOTICES: Final = (
+        Notice("agent:spawned", "An agent began to live."),
+        Notice("agent:terminated", "An agent was terminated."),
+        Notice("agent:restored", "An agent came back after a restart of the daemon."),
+    )
+
+    def __init__(
+        self,
+        router: Router,
+        mailboxes: Mailboxes,
+        *,
+        load_component: Callable[[str, bool], Component],
+        check_provider: Callable[[Mapping[str, Any]], None],
+        defaults: Defaults,
+        max_agents: int,
+    ) -> None:
+        self._router = router
+        self._mailboxes = mailboxes
+        self._load_component = load_component
+        self._check_provider = check_provider
+        self._defaults = defaults
+        self._max_agents = max_agents
+        self._agents: dict[str, Agent] = {}
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    @handles(
+        "agent:spawn",
+        effect="spawn",
+        example={"component": "agents/greeter", "prompt": "say hello"},
+    )
+    async def spawn(self, data: Spawn, ctx: Context) -> dict[str, Any]:
+        """Bring an agent to life, and give it a first message if there is a prompt."""
+        agent = Agent(self._spec(data, ctx))
+        agent_id = agent.spec.agent_id
+        # Checked and entered without a pause, so that two spawns cannot take the same id.
+        self._agents[agent_id] = agent
+        try:
+            await self._router.record(
+                statements.agent(agent_id, msgspec.json.encode(agent.spec), now())
+            )
+        except BaseException:
+            self._agents.pop(agent_id, None)
+            raise
+        self._begin(agent)
+        ctx.notify("agent:spawned", _described(agent), agent_id=agent_id)
+        if data.prompt is not None:
+            inbound = Inbound(cause=ctx.event, content=data.prompt)
+            await self._mailboxes.deliver(agent, inbound, unheard)
+        return {"agent_id": agent_id, "state": agent.state, "model": agent.spec.model}
+
+    @handles("agent:terminate", effect="admin", example={"pattern": "worker-*", "dry_run": True})
+    async def terminate(self, data: Terminate, ctx: Context) -> dict[str, Any]:
+        """End agents for good: their exchanges are cancelled, their ids are free again."""
+        chosen = self._chosen(data)
+        if not data.dry_run:
+            for told in [self._end(self._agents.pop(agent_id), ctx) for agent_id in chosen]:
+                (await told).result()
+        return {"terminated": chosen, "dry_run": data.dry_run}
+
+    @handles("agent:cancel", effect="admin", example={"agent_id": "greeter"})
+    async def cancel(self, data: Which, ctx: Context) -> dict[str, Any]:
+        """Cancel the exchange that an agent holds; what waits in its mailbox comes next."""
+        self._existing(data.agent_id)
+        return {"cancelled": self._mailboxes.exchanges.stop(data.agent_id, "cancelled")}
+
+    @handles("agent:list", effect="observe", inline=True, example={})
+    def list_agents(self, data: Nothing, ctx: Context) -> dict[str, Any]:
+        """List the agents that live, and what each does."""
+        return {"agents": [_described(agent) for agent in self._agents.values()]}
+
+    @handles("agent:info", effect="observe", inline=True, example={"agent_id": "greeter"})
+    def info(self, data: Which, ctx: Context) -> dict[str, Any]:
+        """Tell all about one agent: what it is made of, what it may do, what it said of itself."""
+        agent = self._existing(data.agent_id)
+        made_of = msgspec.to_builtins(agent.spec)
+        made_of["provider"] = agent.spec.provider.get("type")
+        return {**made_of, **_described(agent), "waiting": len(agent.mailbox)}
+
+    @handles(
+        "agent:send",
+        receipt=True,
+        timeout_s=WAIT_S,
+        example={"agent_id": "greeter", "message": "say hello"},
+    )
+    async def send(self, data: Send, ctx: Context) -> dict[str, Any] | Answer:
+        """Give an agent a message; with wait, reply with its answer."""
+        agent = self._existing(data.agent_id)
+        self._mailboxes.check(agent)
+        inbound = _inbound(data, ctx)
+        if not data.wait:
+            await self._mailboxes.deliver(agent, inbound, unheard)
+            return {"request_id": inbound.request_id}
+        answered, answers = anyio.Event(), []
+
+        def settle(answer: Answer) -> None:
+            answers.append(answer)
+            answered.set()
+
+        await self._mailboxes.deliver(agent, inbound, settle)
+        await answered.wait()
+        return answers[0]
+
+    @handles(
+        "agent:status",
+        receipt=True,
+        own="agent_id",
+        example={"agent_id": "greeter", "status": "ready"},
+    )
+    async def status(self, data: Status, ctx: Context) -> None:
+        """Say in a word what state the agent is in."""
+        self._existing(data.agent_id).said["status"] = data.status
+
+    @handles(
+        "agent:progress",
+        receipt=True,
+        own="agent_id",
+        example={"agent_id": "greeter", "progress": 0.5},
+    )
+    async def progress(self, data: Progress, ctx: Context) -> None:
+        """Say how far the agent is with its task."""
+        self._existing(data.agent_id).said["progress"] = data.progress
+
+    @handles(
+        "agent:result",
+        receipt=True,
+        own="agent_id",
+        example={"agent_id": "greeter", "result": {"greeting": "hello"}},
+    )
+    async def result(self, data: Result, ctx: Context) -> None:
+        """Say what the agent has come to."""
+        self._existing(data.agent_id).said["result"] = data.result
+
+    async def restore(self) -> int:
+        """Bring back the agents that lived, go on with what was cut off; return how many."""
+        for raw in await self._mailboxes.reader.agents():
+            agent = Agent(msgspec.json.decode(raw, type=Spec))
+            self._agents[agent.spec.agent_id] = agent
+            self._begin(agent)
+            self._router.notify("agent:restored", _described(agent), agent_id=agent.spec.agent_id)
+        for pending in await self._mailboxes.reader.pending_messages():
+            await self._mailboxes.requeue(self._agents[pending.agent_id], pending)
+        return len(self._agents)
+
+    def _spec(self, data: Spawn, ctx: Context) -> Spec:
+        """Return the spec of a new agent; raise what forbids it."""
+        agent_id = data.agent_id or _free_id(data.component, self._agents)
+        if agent_id in self._agents:
+            raise Conflict(f"agent {agent_id!r} lives already", code="already_exists")
+        if len(self._agents) >= self._max_agents:
+            raise Conflict(f"{self._max_agents} agents live already", code="too_many_agents")
+        component = self._component(data, may_be_path=ctx.principal.operator)
+        profile = data.profile or component.profile or self._defaults.profile
+        grant = tuple(self._load_component(f"profiles/{profile}", False).allow or ())
+        spec = make_spec(data, agent_id, component, grant, self._defaults, ctx.agent_id)
+        if not ctx.principal.operator:
+            self._check_rights(data, spec, ctx.principal)
+        self._check_provider(spec.provider)
+        return spec
+
+    def _check_rights(self, data: Spawn, spec: Spec, spawner: Principal) -> None:
+        """Raise Denied for what an agent, or a handler for it, may not give to a new one."""
+        if isinstance(data.provider, dict):
+            raise Denied("an agent may not choose a provider object")
+        # Who listens reads what monitor:subscribe would show.
+        if data.subscriptions and not is_permitted(spawner, "monitor:subscribe", "observe"):
+            raise Denied(f"{spawner.source} may not have others listen: it may not itself")
+        admin = {each.event for each in self._router.registry.first() if each.effect == "admin"}
+        missing = not_covered(spec.allow, spawner.allow, admin)
+        if missing:
+            raise Denied(f"{spawner.source} may not grant {missing[0]!r}: it has no such right")
+
+    def _component(self, data: Spawn, *, may_be_path: bool) -> Component:
+        if data.component is not None:
+            return self._load_component(data.component, may_be_path)
+        if data.system is None:
+            raise InvalidData("give a component or a system prompt", details={"path": "component"})
+        return Component(name="inline")
+
+    def _begin(self, agent: Agent) -> None:
+        """Let *agent* hear the events that it subscribed to."""
+        patterns = agent.spec.subscriptions
+        if patterns and not agent.terminated:
+            heard = partial(self._mailboxes.hear, agent)
+            agent.unsubscribe = self._router.subscribe(Subscription(patterns, heard))
+
+    def _end(self, agent: Agent, ctx: Context) -> asyncio.Future[Submitted]:
+        agent.terminated = True
+        agent.unsubscribe()
+        agent_id = agent.spec.agent_id
+        self._mailboxes.exchanges.stop(agent_id, "terminated")
+        for waiting in agent.mailbox:
+            waiting.settle(Answer(waiting.inbound.request_id, "", "terminated", 0))
+        agent.mailbox.clear()
+        # One commit, and before any of a new agent that takes the id, which is free from now on.
+        return self._router.notify(
+            "agent:terminated",
+            {"agent_id": agent_id},
+            cause=ctx.event,
+            agent_id=agent_id,
+            statements=statements.agent_terminated(agent_id, now()),
+        )
+
+    def _existing(self, agent_id: str) -> Agent:
+        agent = self._agents.get(agent_id)
+        if agent is None:
+            raise NotFound("agent", agent_id, self._agents)
+        return agent
+
+    def _chosen(self, data: Terminate) -> list[str]:
+        named = [*data.agent_ids, *([data.agent_id] if data.agent_id else [])]
+        for agent_id in named:
+            self._existing(agent_id)
+        if data.pattern is not None:
+            named += [each for each in self._agents if matches(data.pattern, each)]
+        if not named and data.pattern is None:
+            raise InvalidData("say which: agent_id, agent_ids or pattern")
+        return sorted(set(named))
+
+
+def _inbound(data: Send, ctx: Context) -> Inbound:
+    """Return the message as its reader shall see it: one from an agent says so."""
+    if ctx.agent_id is None:
+        return Inbound(cause=ctx.event, content=data.message, untrusted=data.untrusted)
+    if data.wait:
+        raise InvalidData("an agent cannot wait for another's answer", details={"path": "wait"})
+    content = f"Message from agent {ctx.agent_id}:\n{data.message}"
+    return Inbound(cause=ctx.event, content=content, untrusted=True)
+
+
+def _described(agent: Agent) -> dict[str, Any]:
+    spec = agent.spec
+    return {
+        "agent_id": spec.agent_id,
+        "state": agent.state,
+        "component": spec.component,
+        "provider": spec.provider.get("type"),
+        "model": spec.model or spec.provider.get("model"),
+        "parent": spec.parent,
+        **agent.said,
+    }
+
+
+def _free_id(component: str | None, taken: Container[str]) -> str:
+    stem = PurePath(component or "agent").stem.lower()
+    base = re.sub(r"[^a-z0-9_-]", "-", stem)[:50].lstrip("-") or "agent"
+    candidates = (base, *(f"{base}-{n}" for n in range(2, 10_000)))
+    return next((each for each in candidates if each not in taken), f"{base}-{new_id()[-12:]}")

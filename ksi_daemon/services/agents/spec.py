@@ -1,0 +1,177 @@
+"""What an agent is made of: what the spawn asked for, a component, the daemon's defaults. Pure.
+
+Precedence, field by field: the spawn, then the component, then the settings. An agent that has no
+provider from any of these, or just the scripted one by name, plays the script of its component, if
+it has one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from ksi_daemon import extraction
+from ksi_daemon.component import Component, Limits, render
+from ksi_daemon.conversation import LoopLimits
+from ksi_daemon.errors import InvalidData
+from ksi_daemon.extraction import Protocol
+
+__all__ = ["AGENT_ID", "Defaults", "Spawn", "Spec", "loop_limits", "make_spec", "protocol_of"]
+
+AGENT_ID: Final = re.compile(r"[a-z0-9_][a-z0-9_-]{0,63}")
+Patterns = Annotated[tuple[str, ...], msgspec.Meta(max_length=256)]
+
+
+class Spawn(msgspec.Struct, forbid_unknown_fields=True):
+    """What a new agent shall be.
+
+    *component* names its file, or *system* is its system prompt. *prompt* is its first message;
+    without it no model is called. *provider* is a provider object or the name of its type.
+    *allow* are the event patterns that it may emit, in place of those of its *profile*.
+    """
+
+    agent_id: str | None = None
+    component: str | None = None
+    system: str | None = None
+    prompt: str | None = None
+    model: str | None = None
+    provider: str | dict[str, Any] | None = None
+    protocol: str | dict[str, Any] | None = None
+    tools: Patterns | None = None
+    allow: Patterns | None = None
+    profile: str | None = None
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
+    subscriptions: Patterns | None = None
+    limits: Limits = Limits()
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a restart needs to know about an agent."""
+
+    agent_id: str
+    component: str | None
+    system: str
+    provider: dict[str, Any]
+    model: str | None
+    protocol: str | dict[str, Any]
+    tools: tuple[str, ...] | None
+    allow: tuple[str, ...]
+    profile: str
+    subscriptions: tuple[str, ...]
+    limits: Limits
+    parent: str | None
+
+
+class Defaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What the settings say for agents that do not say it themselves."""
+
+    provider: Mapping[str, Any] | None = None
+    protocol: str = "ksi"
+    profile: str = "agent"
+    limits: LoopLimits = LoopLimits()
+
+
+def make_spec(
+    asked: Spawn,
+    agent_id: str,
+    component: Component,
+    grant: tuple[str, ...],
+    defaults: Defaults,
+    parent: str | None,
+) -> Spec:
+    """Return the spec of agent *agent_id*; *grant* is what its profile allows.
+
+    Raise InvalidData for an id, a protocol or a provider that cannot be.
+    """
+    if not AGENT_ID.fullmatch(agent_id):
+        raise InvalidData(
+            f"{agent_id[:80]!r} is no agent id",
+            hint="lower case letters, digits, _ and -, at most 64",
+            details={"path": "agent_id"},
+        )
+    protocol = asked.protocol or component.protocol or defaults.protocol
+    protocol_of(protocol)
+    return Spec(
+        agent_id=agent_id,
+        component=asked.component,
+        system=asked.system if asked.system is not None else render(component, asked.variables),
+        provider=_provider(asked, component, defaults),
+        model=asked.model or component.model,
+        protocol=protocol,
+        tools=asked.tools if asked.tools is not None else _tuple(component.tools),
+        allow=asked.allow if asked.allow is not None else grant,
+        profile=asked.profile or component.profile or defaults.profile,
+        subscriptions=(
+            tuple(component.subscriptions) if asked.subscriptions is None else asked.subscriptions
+        ),
+        limits=_merged(asked.limits, component.limits),
+        parent=parent,
+    )
+
+
+def protocol_of(wanted: str | dict[str, Any]) -> Protocol:
+    """Return the protocol that a preset's name or an object with overrides means.
+
+    Raise KsiError.
+    """
+    if isinstance(wanted, str):
+        return extraction.protocol(wanted)
+    overrides = dict(wanted)
+    preset = overrides.pop("preset", "ksi")
+    if not isinstance(preset, str) or "name" in overrides:
+        raise InvalidData(
+            "a protocol is named by its preset",
+            hint='like "ksi", or {"preset": "ksi", "mode": "strict"}',
+            details={"path": "protocol"},
+        )
+    return extraction.protocol(preset, **overrides)
+
+
+def loop_limits(limits: Limits, defaults: LoopLimits) -> LoopLimits:
+    """Return *defaults* with what *limits* sets."""
+    return LoopLimits(
+        turns=limits.turns or defaults.turns,
+        calls=limits.calls or defaults.calls,
+        mistakes=limits.mistakes or defaults.mistakes,
+        identical=defaults.identical,
+    )
+
+
+def _provider(asked: Spawn, component: Component, defaults: Defaults) -> dict[str, Any]:
+    """Return the provider object; one that names no model gets the agent's."""
+    chosen = _chosen(asked.provider or component.provider, component, defaults)
+    model = asked.model or component.model
+    return chosen if model is None else {"model": model, **chosen}
+
+
+def _chosen(
+    wanted: str | dict[str, Any] | None, component: Component, defaults: Defaults
+) -> dict[str, Any]:
+    if isinstance(wanted, dict):
+        return wanted
+    default = dict(defaults.provider or {})
+    kind = wanted or default.get("type")
+    if component.script is not None and kind in (None, "scripted"):
+        return {"type": "scripted", **component.script}
+    if kind is not None:
+        return default if default.get("type") == kind else {"type": kind}
+    raise InvalidData(
+        "the agent has no provider",
+        hint="give one at the spawn, or start the daemon with --provider",
+        details={"path": "provider"},
+    )
+
+
+def _merged(first: Limits, second: Limits) -> Limits:
+    return Limits(
+        turns=first.turns or second.turns,
+        mistakes=first.mistakes or second.mistakes,
+        calls=first.calls or second.calls,
+    )
+
+
+def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)

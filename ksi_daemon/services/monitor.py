@@ -1,0 +1,138 @@
+"""monitor:*: the log asked over the socket. Reads only; nothing here is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Protocol
+
+import msgspec
+
+from ksi_daemon.errors import InvalidData, NotFound
+from ksi_daemon.events import Event, Status
+from ksi_daemon.log.model import EventFilter, GroupKey, Stats
+from ksi_daemon.router import Context, Nothing, Router, handles
+
+__all__ = ["Monitor", "MonitorReader"]
+
+# SQLite's integers have 64 bits.
+Seq = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+# A moment: seconds since 1970, or RFC 3339 text. A text without a zone would mean another time
+# wherever it is read.
+Moment = float | str
+Zoned = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class GetEvents(msgspec.Struct, forbid_unknown_fields=True):
+    """Which events. *after_seq* and *before_seq* are exclusive; *reverse* begins at the newest."""
+
+    patterns: Annotated[tuple[str, ...], msgspec.Meta(max_length=64)] = ()
+    after_seq: Seq | None = None
+    before_seq: Seq | None = None
+    agent_id: str | None = None
+    correlation_id: str | None = None
+    completion_id: str | None = None
+    status: Status | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
+    reverse: bool = False
+
+
+class Tree(msgspec.Struct, forbid_unknown_fields=True):
+    """A story by its correlation id, or by the id or seq of any of its events."""
+
+    correlation_id: str | None = None
+    event_id: str | None = None
+    seq: Seq | None = None
+
+
+class Reliability(msgspec.Struct, forbid_unknown_fields=True):
+    """Rows for each combination of the keys in *group_by*, of completions in [since, until)."""
+
+    group_by: Annotated[tuple[GroupKey, ...], msgspec.Meta(min_length=1, max_length=6)] = (
+        "model",
+        "dialect",
+    )
+    since: Moment | None = None
+    until: Moment | None = None
+
+
+class MonitorReader(Protocol):
+    """The part of the log that is read here."""
+
+    async def events(self, wanted: EventFilter) -> list[Event]: ...
+
+    async def event(self, key: str | int) -> Event | None: ...
+
+    async def tree(self, correlation_id: str) -> list[Event]: ...
+
+    async def reliability(
+        self, group_by: Sequence[GroupKey], since: datetime | None, until: datetime | None
+    ) -> list[dict[str, Any]]: ...
+
+    async def stats(self) -> Stats: ...
+
+
+class Monitor:
+    """The log's questions and answers."""
+
+    def __init__(self, router: Router, reader: MonitorReader) -> None:
+        self._router = router
+        self._reader = reader
+
+    @handles("monitor:get_events", effect="observe", example={"patterns": ["agent:*"], "limit": 10})
+    async def get_events(self, data: GetEvents, ctx: Context) -> dict[str, Any]:
+        """Return events of the log in the order of seq, with how each ended."""
+        wanted = EventFilter(**{name: getattr(data, name) for name in data.__struct_fields__})
+        # Read before the events: what is committed meanwhile must not be skipped by a resume.
+        last_seq = self._router.feed.last_seq
+        events = await self._reader.events(wanted)
+        if data.reverse or len(events) == data.limit:
+            next_after = max((event.seq for event in events), default=data.after_seq or 0)
+        else:
+            next_after = max(last_seq, events[-1].seq if events else 0)
+        return {"events": events, "next_after_seq": next_after, "last_seq": last_seq}
+
+    @handles("monitor:tree", effect="observe", example={"seq": 1})
+    async def tree(self, data: Tree, ctx: Context) -> dict[str, Any]:
+        """Return all events of one story; each names the event that caused it."""
+        correlation_id = data.correlation_id or await self._story_of(data)
+        events = await self._reader.tree(correlation_id)
+        if not events:
+            raise NotFound("story", correlation_id)
+        return {"correlation_id": correlation_id, "events": events}
+
+    @handles("monitor:reliability", effect="observe", example={"group_by": ["model", "dialect"]})
+    async def reliability(self, data: Reliability, ctx: Context) -> dict[str, Any]:
+        """Say for each model and way of writing how many calls came to a good end."""
+        rows = await self._reader.reliability(
+            data.group_by, _moment(data.since, "since"), _moment(data.until, "until")
+        )
+        return {"group_by": list(data.group_by), "rows": rows}
+
+    @handles("monitor:get_stats", effect="observe", example={})
+    async def get_stats(self, data: Nothing, ctx: Context) -> Stats:
+        """Count what the log holds: events by name and status, rows, bytes."""
+        return await self._reader.stats()
+
+    async def _story_of(self, data: Tree) -> str:
+        key = data.event_id if data.event_id is not None else data.seq
+        if key is None:
+            raise InvalidData("say which: correlation_id, event_id or seq")
+        event = await self._reader.event(key)
+        if event is None:
+            raise NotFound("event", str(key))
+        return event.correlation_id
+
+
+def _moment(value: Moment | None, name: str) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        moment: datetime = msgspec.convert(value, Zoned, strict=False)
+        return moment.astimezone(UTC)
+    except (msgspec.ValidationError, OverflowError, OSError) as exc:
+        raise InvalidData(
+            f"{value!r} is no time",
+            hint="seconds since 1970, or 2026-01-31T12:00:00Z",
+            details={"path": name},
+        ) from exc

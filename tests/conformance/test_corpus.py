@@ -1,0 +1,85 @@
+"""Every case of the shared corpus that the project can read so far.
+
+The corpus lies beside the repository and is no part of it; without it these tests are skipped.
+What is pending is listed here and shrinks.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from ksi_daemon.extraction import extract, protocol
+
+CORPUS: Final = Path(__file__).parents[3] / "shared" / "corpus"
+FILES: Final = ("seed_cases.jsonl", "dialects.jsonl")
+# Dialects that are not built.
+PENDING_DIALECTS: Final = frozenset(
+    {
+        "apertus",
+        "deepseek-v3",
+        "deepseek-v3.1",
+        "deepseek-v3.2-dsml",
+        "gemma4",
+        "glm-4.5",
+        "harmony",
+        "inkling",
+        "json-array",
+        "json-name-args",
+        "json-other",
+        "kimi-k2",
+        "lfm2-pythonic",
+        "minimax-m2",
+        "mistral-v11-args",
+        "olmo3-pythonic",
+        "openai-tool_calls",
+        "pythonic",
+        "qwen3-coder-xml",
+        "react",
+        "seed-oss",
+    }
+)
+# Marks of these that stand in rows of other dialects.
+PENDING_MARKS: Final = ("<function name=", "<tool_sep>", "[get_weather(", "</think>")
+# Decided otherwise: a block that is cut off, or that has text for arguments, is rejected, where the
+# row's parser says nothing; a call without arguments is one, where the row's parser wants them.
+DECIDED: Final = {"peer-0552": ["unterminated_block"], "peer-0246": ["args_json"]}
+DECIDED_CALLS: Final = {"peer-0250": [["manage_user_memory", {}]]}
+# Cases whose row leaves out the code that CONFORMANCE.md has for them.
+UNTOLD: Final = DECIDED | {f"S000-{number}": ["extra_text"] for number in (10, 11, 12)}
+
+
+def rows() -> list[Any]:
+    found = [
+        json.loads(line)
+        for name in FILES
+        if (CORPUS / name).exists()
+        for line in (CORPUS / name).read_text("utf-8").splitlines()
+    ]
+    return [pytest.param(row, id=row["id"]) for row in found if not _is_pending(row)]
+
+
+def _is_pending(row: dict[str, Any]) -> bool:
+    marked = any(mark in row["text"] for mark in PENDING_MARKS)
+    return row.get("dialect") in PENDING_DIALECTS or (marked and bool(row["calls"]))
+
+
+@pytest.mark.conformance
+@pytest.mark.skipif(not CORPUS.is_dir(), reason="the shared corpus is not beside the repository")
+@pytest.mark.parametrize("row", rows())
+def test_corpus(row: dict[str, Any]) -> None:
+    result = extract(row["text"], protocol(row["preset"], mode=row["mode"]))
+    calls = [[call.name, call.args] for call in result.calls]
+    assert calls == DECIDED_CALLS.get(row["id"], row["calls"])
+    if row.get("repairs"):
+        assert list(result.calls[0].repairs) == row["repairs"]
+    rejected = sorted(block.code for block in result.rejected)
+    assert rejected == UNTOLD.get(row["id"], sorted(row.get("expect_rejected", ())))
+
+
+@pytest.mark.skipif(not CORPUS.is_dir(), reason="the shared corpus is not beside the repository")
+def test_the_corpus_was_found() -> None:
+    assert len(rows()) >= 36

@@ -1,0 +1,55 @@
+"""The table of cases: which ids of the conformance and fault pages pass.
+
+A test that stands for a case carries its id in its name (``test_S002_40_...``, ``test_D1_...``).
+``make conformance`` and ``make faults`` print one line a case at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+import pytest
+from hypothesis import settings
+
+# Absolute times are noise on a shared machine: what is slow is found by doubling, not by a clock.
+settings.register_profile("ksi", deadline=None)
+settings.load_profile("ksi")
+
+CASE = re.compile(r"test_(S\d{3}_\d+|[A-Z]\d+)(?:_|$)")
+WORDS = {"passed": "pass", "failed": "FAIL", "skipped": "skip"}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if terminalreporter.config.getoption("-m") not in ("conformance", "faults"):
+        return
+    cases: dict[str, set[str]] = defaultdict(set)
+    for outcome in WORDS:
+        for report in terminalreporter.getreports(outcome):
+            found = CASE.search(report.nodeid.rpartition("::")[2])
+            if found:
+                cases[_id(found[1])].add(outcome)
+    terminalreporter.section("cases")
+    for case in sorted(cases, key=_natural):
+        worst = next(word for word in ("failed", "skipped", "passed") if word in cases[case])
+        terminalreporter.write_line(f"{case:10} {WORDS[worst]}")
+    passed = sum(outcomes == {"passed"} for outcomes in cases.values())
+    terminalreporter.write_line(f"{passed} of {len(cases)} cases pass")
+
+
+def _id(name: str) -> str:
+    """Return the id as the pages write it: S002-40, and S1 for what is named S01."""
+    return name.replace("_", "-") if "_" in name else name[0] + name[1:].lstrip("0")
+
+
+def _natural(case: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", case)]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        found = CASE.match(item.name)
+        if found:
+            # S002_40 is a source's case, K1 one of the daemon's; S1, D4, A5 are faults.
+            kind = "conformance" if "_" in found[1] or found[1][0] == "K" else "faults"
+            item.add_marker(kind)

@@ -1,0 +1,200 @@
+"""Seeded slips: what models do to a call, one at a time, and what the extractor makes of it.
+
+A trial writes a call whose arguments hold pieces of real files, makes one slip outside of its
+strings (or one that leaves no doubt inside), puts prose around it and extracts. It is *exact* if
+the call comes out as it was meant, *rejected* if nothing fires, *wrong* if something else fires.
+Wrong must never happen; a rejection costs a turn.
+
+    python -m tests.corruption.slips 30000      prints the figures by kind
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import sysconfig
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ksi_daemon.extraction import extract, protocol
+from ksi_daemon.extraction.dialects import DIALECTS
+
+__all__ = ["DIALECTS_WRITTEN", "SLIPS", "Trial", "trial", "trials"]
+
+PAYLOAD = 5_000
+ROOT = Path(__file__).resolve().parents[2]
+DIALECTS_WRITTEN = ("event", "ksi_tool_use")
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+Slip = Callable[[str, random.Random], str | None]
+
+
+class Trial(NamedTuple):
+    """One slip and what became of it: exact, rejected or wrong."""
+
+    kind: str
+    dialect: str
+    text: str
+    outcome: str
+
+
+def trial(kind: str, dialect: str, seed: int) -> Trial | None:
+    """Make one trial; None if the slip finds no place in the call that *seed* draws."""
+    rng = random.Random(f"{kind}/{dialect}/{seed}")
+    args = _args(rng)
+    block = DIALECTS[dialect].write("files:write", args, "ksiu_01")
+    slipped = SLIPS[kind](block, rng)
+    if slipped is None:
+        return None
+    text = rng.choice(_BEFORE) + slipped
+    if kind not in _AT_THE_END:
+        text += rng.choice(_AFTER)
+    # A writer that is cut off is reported as such; one that stops by itself has said all.
+    stop_reason = "length" if kind == "truncated" else "stop"
+    calls = extract(text, protocol("ksi"), stop_reason=stop_reason).calls
+    meant = [("files:write", args)]
+    found = [(call.name, call.args) for call in calls]
+    outcome = "exact" if found == meant else "wrong" if found else "rejected"
+    return Trial(kind, dialect, text, outcome)
+
+
+def trials(kind: str, count: int) -> Iterator[Trial]:
+    """Yield *count* trials of *kind*, the dialects in turn."""
+    made, seed = 0, 0
+    while made < count and seed < 20 * count:
+        found = trial(kind, DIALECTS_WRITTEN[seed % len(DIALECTS_WRITTEN)], seed)
+        seed += 1
+        if found is not None:
+            made += 1
+            yield found
+
+
+def _args(rng: random.Random) -> dict[str, Any]:
+    return {
+        "path": f"src/{rng.randrange(100)}.py",
+        "content": _piece(rng),
+        "append": rng.choice([True, False]),
+        "mode": rng.choice([None, 420, 0.5]),
+        "tags": ["a", f"x{rng.randrange(9)}"],
+        "options": {"wrap": rng.choice([80, -1]), "note": _piece(rng)[:80]},
+    }
+
+
+def _piece(rng: random.Random) -> str:
+    text = rng.choice(_files())
+    start = rng.randrange(max(1, len(text) - 50))
+    return text[start : start + rng.randrange(1, PAYLOAD)]
+
+
+@lru_cache(maxsize=1)
+def _files() -> tuple[str, ...]:
+    library = Path(sysconfig.get_path("stdlib"))
+    names = ("json/decoder.py", "textwrap.py", "html/entities.py", "dataclasses.py", "ast.py")
+    paths = [library / name for name in names] + [ROOT / "README.md", *ROOT.glob("ksi_daemon/*.py")]
+    return tuple(path.read_text(encoding="utf-8") for path in sorted(paths))
+
+
+def _outside(text: str, wanted: str) -> list[int]:
+    """Return the places of the characters *wanted* outside of strings."""
+    blank = _STRING.sub(lambda match: "s" * len(match[0]), text)
+    return [at for at, character in enumerate(blank) if character in wanted]
+
+
+def _inserted(wanted: str, insertion: str, *, after: bool = False) -> Slip:
+    def slip(text: str, rng: random.Random) -> str | None:
+        places = _outside(text, wanted)
+        if not places:
+            return None
+        at = rng.choice(places) + after
+        return text[:at] + insertion + text[at:]
+
+    return slip
+
+
+def _python_literal(text: str, rng: random.Random) -> str | None:
+    words = [
+        match
+        for match in re.finditer(r"\b(?:true|false|null)\b", text)
+        if match.start() in set(_outside(text, "tfn"))
+    ]
+    if not words:
+        return None
+    word = rng.choice(words)
+    python = {"true": "True", "false": "False", "null": "None"}[word[0]]
+    return text[: word.start()] + python + text[word.end() :]
+
+
+def _raw_newline(text: str, rng: random.Random) -> str | None:
+    places = [match.start() for match in re.finditer(r"(?<!\\)(?:\\\\)*\\n", text)]
+    if not places:
+        return None
+    at = text.index("\\n", rng.choice(places))
+    return text[:at] + "\n" + text[at + 2 :]
+
+
+def _escaped_apostrophe(text: str, rng: random.Random) -> str | None:
+    places = [match.start() for match in re.finditer(r"(?<!\\)'", text)]
+    if not places:
+        return None
+    at = rng.choice(places)
+    return text[:at] + "\\" + text[at:]
+
+
+def _keys_quoted(left: str, right: str) -> Slip:
+    def slip(text: str, rng: random.Random) -> str | None:
+        keys = [m for m in _STRING.finditer(text) if re.match(r"\s*:", text[m.end() :])]
+        key = rng.choice(keys)
+        return text[: key.start()] + left + key[0][1:-1] + right + text[key.end() :]
+
+    return slip
+
+
+def _missing_closer(text: str, rng: random.Random) -> str | None:
+    return text[:-1]
+
+
+def _extra_closer(text: str, rng: random.Random) -> str | None:
+    return text + "}"
+
+
+def _truncated(text: str, rng: random.Random) -> str | None:
+    # Of at least one string's opening quote, so that it is cut within its arguments.
+    return text[: rng.randrange(text.index(":") + 2, len(text) - 1)].rstrip("}] \n") or None
+
+
+SLIPS: dict[str, Slip] = {
+    "clean": lambda text, rng: text,
+    "raw_newline": _raw_newline,
+    "trailing_comma": _inserted("}]", ","),
+    "comment": _inserted(",", " // as agreed\n", after=True),
+    "python_literal": _python_literal,
+    "escaped_apostrophe": _escaped_apostrophe,
+    "single_quotes": _keys_quoted("'", "'"),
+    "smart_quotes": _keys_quoted("“", "”"),
+    "missing_closer": _missing_closer,
+    "extra_closer": _extra_closer,
+    "truncated": _truncated,
+}
+_AT_THE_END = frozenset({"missing_closer", "truncated"})
+_BEFORE = ("", "Here it is:\n", "I'll write {it} now.\n\n", "```json\n")
+_AFTER = ("", "\nDone.", "\n```\nThat's it: {ok}.\n", "\n\nAnything else?")
+
+
+def main(count: int) -> None:
+    """Print how each kind of slip fared in *count* trials in all."""
+    each = max(1, count // len(SLIPS))
+    lines = [f"{'slip':20}{'trials':>8}{'exact':>9}{'rejected':>10}{'wrong':>7}"]
+    for kind in SLIPS:
+        outcomes = Counter(made.outcome for made in trials(kind, each))
+        total = sum(outcomes.values())
+        exact = f"{100 * outcomes['exact'] / total:.1f} %"
+        lines.append(f"{kind:20}{total:8}{exact:>9}{outcomes['rejected']:10}{outcomes['wrong']:7}")
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3_000)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import Result
+
+from ksi_client.testing import StubDaemon
+from ksi_daemon.errors import NotFound
+
+
+@pytest.fixture(autouse=True)
+def _story(stub: StubDaemon) -> None:
+    stub.emit("a:one")
+    stub.emit("a:two").cause_id = "e1"
+    stub.emit("a:three").cause_id = "e2"
+
+    def tree(data: dict[str, Any]) -> dict[str, Any]:
+        [(kind, key)] = data.items()
+        known = {"seq": (1, 2, 3), "event_id": ("e1", "e2", "e3"), "correlation_id": ("e0",)}
+        if key not in known[kind]:
+            raise NotFound(kind, str(key))
+        return {"correlation_id": "e0", "events": stub.log}
+
+    stub.answers["monitor:tree"] = tree
+    stub.answers["monitor:get_events"] = lambda data: {"events": stub.log[-1:]}
+
+
+def asked(stub: StubDaemon) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(wire.data) for wire in stub.requests]
+
+
+@pytest.mark.parametrize(
+    ("words", "data"),
+    [
+        pytest.param(["3"], [{"seq": 3}], id="by seq"),
+        pytest.param(["#3"], [{"seq": 3}], id="as the log shows it"),
+        pytest.param(["e2"], [{"event_id": "e2"}], id="by id"),
+        pytest.param(["e0"], [{"event_id": "e0"}, {"correlation_id": "e0"}], id="by story"),
+        pytest.param([], [{"limit": 1, "reverse": True}, {"seq": 3}], id="the latest"),
+    ],
+)
+def test_tree(
+    stub: StubDaemon, ksi: Callable[..., Result], words: list[str], data: list[dict[str, Any]]
+) -> None:
+    assert ksi("tree", *words).stdout.splitlines()[1:] == [
+        "✓ #1  a:one  system",
+        "└─ ✓ #2  a:two  system",
+        "   └─ ✓ #3  a:three  system",
+    ]
+    assert asked(stub) == data
+
+
+def test_why(ksi: Callable[..., Result]) -> None:
+    assert ksi("why", "2").stdout.splitlines() == [
+        "✓ #1  a:one  system",
+        "└─ ✓ #2  a:two  system",
+        "   └─ ✓ #3  a:three  system",
+    ]
+
+
+def test_why_as_json_is_the_chain_of_causes(ksi: Callable[..., Result]) -> None:
+    lines = ksi("why", "2", text=False).stdout.splitlines()
+    assert [msgspec.json.decode(line)["id"] for line in lines] == ["e1", "e2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "stderr"),
+    [
+        pytest.param(["why", "9"], "error not_found: no seq '9'\n", id="no such seq"),
+        pytest.param(
+            ["tree", "odd"], "error not_found: no correlation_id 'odd'\n", id="no such id"
+        ),
+        pytest.param(["why", "e0"], "error not_found: no event 'e0'\n", id="a story is no event"),
+    ],
+)
+def test_what_is_not_there(ksi: Callable[..., Result], words: list[str], stderr: str) -> None:
+    result = ksi(*words)
+    assert (result.exit_code, result.stderr) == (1, stderr)
+
+
+def test_the_latest_of_an_empty_log(stub: StubDaemon, ksi: Callable[..., Result]) -> None:
+    stub.log.clear()
+    assert ksi("tree").stderr == "error not_found: no event 'latest'\n"

@@ -1,0 +1,503 @@
+"""Which blocks fire, what is said of those that do not, and what it costs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ksi_daemon.extraction import (
+    Call,
+    Diagnostic,
+    Extraction,
+    Rejected,
+    extract,
+    new_call_id,
+    protocol,
+)
+from ksi_daemon.extraction.dialects import DIALECTS
+
+KSI = protocol("ksi")
+EVENT = '{"event":"a:b","data":{"x":1}}'
+USE = '{"type":"ksi_tool_use","id":"ksiu_1","name":"a:b","input":{"x":1}}'
+
+
+def counted() -> Callable[[], str]:
+    numbers = itertools.count(1)
+    return lambda: f"ksiu_g{next(numbers)}"
+
+
+def read(text: str, stop_reason: str | None = None, **overrides: Any) -> Extraction:
+    chosen = protocol("ksi", **overrides)
+    return extract(text, chosen, stop_reason=stop_reason, new_id=counted())
+
+
+def test_returns_calls_with_their_places() -> None:
+    assert read(f"First {USE} then {EVENT}.") == Extraction(
+        "First  then .",
+        (
+            Call("a:b", {"x": 1}, "ksiu_1", False, "ksi_tool_use", 6, 72),
+            Call("a:b", {"x": 1}, "ksiu_g1", True, "event", 78, 108),
+        ),
+    )
+
+
+def test_rejects_a_broken_block_with_its_place() -> None:
+    assert read('Now {"event":"a:b",\n "data":{"q":}} ok') == Extraction(
+        "Now  ok",
+        (),
+        (
+            Rejected(
+                "malformed_block",
+                "expected a value, got '}' at line 2, column 14 of the block",
+                "event",
+                4,
+                35,
+                '{"event":"a:b",\n "data":{"q":}}',
+            ),
+        ),
+    )
+
+
+def test_the_excerpt_is_cut_to_the_place_in_question() -> None:
+    [rejected] = read('{"event":"a:b","data":{"x":"%s","q":}}' % ("m" * 500)).rejected
+    assert rejected.excerpt == "m" * 54 + '","q":}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "stop_reason", "message"),
+    [
+        pytest.param(
+            '{"event":"a:b","data":{"x":1',
+            "length",
+            "the reply was cut off where ',' or '}' was expected; the block still lacks '}}'",
+            id="cut off",
+        ),
+        pytest.param(
+            '{"event":"a:b","data":{"x":["y',
+            None,
+            "the reply ends where the end of a string was expected; the block still lacks ']}}'",
+            id="ends in a string",
+        ),
+        pytest.param(
+            f'{{"event":"a:b","data":{{"x":1}}\n{USE}',
+            "stop",
+            "another block begins before this one ends",
+            id="another block",
+        ),
+    ],
+)
+def test_says_why_a_block_does_not_end(text: str, stop_reason: str | None, message: str) -> None:
+    [rejected] = read(text, stop_reason).rejected
+    assert (rejected.code, rejected.message) == ("unterminated_block", message)
+
+
+NOT_READ = "the block is nested deeper than 64 levels"
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "message"),
+    [
+        pytest.param("NaN", "malformed_block", "NaN is not JSON", id="NaN"),
+        pytest.param("-Infinity", "malformed_block", "-Infinity is not JSON", id="Infinity"),
+        pytest.param("1e999", "malformed_block", "a number is out of range", id="1e999"),
+        pytest.param(
+            "9" * 4301, "malformed_block", "an integer has too many digits", id="4301 digits"
+        ),
+        pytest.param(
+            '"\\ud800"', "malformed_block", "a string holds half of a surrogate pair", id="escape"
+        ),
+        pytest.param(
+            '"\ud800"', "malformed_block", "a string holds half of a surrogate pair", id="surrogate"
+        ),
+        pytest.param("[" * 63 + "]" * 63, "depth_limit", NOT_READ, id="65 levels"),
+        pytest.param("[" * 9000 + "]" * 9000, "depth_limit", NOT_READ, id="9000 levels"),
+        pytest.param("[" * 9000, "depth_limit", NOT_READ, id="9000 levels, open"),
+    ],
+)
+def test_rejects_what_cannot_be_stored(data: str, code: str, message: str) -> None:
+    text = f'{{"event":"a:b","data":{{"v":{data}}}}}'
+    result = read(f"{text}\n{USE}")
+    assert [(block.code, block.message) for block in result.rejected] == [(code, message)]
+    assert [call.dialect for call in result.calls] == ["ksi_tool_use"]
+
+
+def test_64_levels_are_not_too_deep() -> None:
+    value: Any = 1
+    for _ in range(62):
+        value = [value]
+    text = json.dumps({"event": "a:b", "data": {"v": value}})
+    assert [call.args for call in read(text).calls] == [{"v": value}]
+
+
+def test_integers_of_4300_digits_are_read() -> None:
+    [call] = read('{"event":"a:b","data":{"v":%s}}' % ("9" * 4300)).calls
+    assert call.args == {"v": int("9" * 4300)}
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "code"),
+    [
+        pytest.param(EVENT, {"max_block_chars": 20}, "size_limit", id="long block"),
+        pytest.param(
+            '{"event":"a:b","data":{"x":[1]}}', {"max_depth": 2}, "depth_limit", id="deep block"
+        ),
+        pytest.param(EVENT, {"max_reply_chars": 20}, "size_limit", id="long reply"),
+        pytest.param(EVENT, {"legacy_event": "reject"}, "legacy_rejected", id="direct form"),
+    ],
+)
+def test_keeps_limits(text: str, overrides: dict[str, Any], code: str) -> None:
+    result = read(text, **overrides)
+    assert result.calls == ()
+    assert [block.code for block in result.rejected] == [code]
+
+
+def test_calls_beyond_the_limit_are_rejected() -> None:
+    result = read(f"{EVENT}\n" * 5, max_calls=2)
+    assert [call.start for call in result.calls] == [0, 31]
+    assert [block.code for block in result.rejected] == ["size_limit"] * 2
+    assert result.diagnostics == (
+        Diagnostic("size_limit", "1 more blocks were rejected", 155, 155),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        pytest.param(EVENT, [], id="nothing to say"),
+        pytest.param(
+            '{"type":"ksi_tool_use","name":"a:b","input":{}}', ["id_generated"], id="no id"
+        ),
+        pytest.param(
+            '{"type":"ksi_tool_use","id":"\\u0000","name":"a:b","input":{}}',
+            ["id_generated"],
+            id="id that cannot be printed",
+        ),
+        pytest.param(
+            '{"type":"ksi_tool_use","id":"x1","name":"a:b","input":{}}', ["missing_id"], id="prefix"
+        ),
+        pytest.param('{"event":"a:b","data":{},"more":1}', ["unknown_field"], id="unknown field"),
+        pytest.param('{"event":"a:b","data":{},"_k":"abcdefgh"}', [], id="nonce"),
+        pytest.param('{"event":"a:b","data":{"y":1,"y":2}}', ["duplicate_keys"], id="repeated key"),
+        pytest.param(f"{EVENT}}}", ["extra_text"], id="closing brace"),
+        pytest.param(f"{{ {EVENT}}}", [], id="closing brace that closes one"),
+        pytest.param(f'{{"x":[{EVENT}]}}', ["nested_call"], id="call within data"),
+        pytest.param('{"event":"Birthday party"}', [], id="event that is none"),
+        pytest.param(f"> {EVENT}", ["shown"], id="block quote"),
+        pytest.param(f"```sh\n{EVENT}", ["shown"], id="fence"),
+        pytest.param(f"<think>{EVENT}", ["shown"], id="thought"),
+        pytest.param(f"{USE} {USE}", ["duplicate_id"], id="same call again"),
+        pytest.param(
+            f"{USE} {USE.replace('a:b', 'a:c')}", ["duplicate_id"], id="same id, other call"
+        ),
+        pytest.param(f"{EVENT} {EVENT}", [], id="identical events"),
+    ],
+)
+def test_notes_what_is_worth_a_row(text: str, codes: list[str]) -> None:
+    assert [note.code for note in read(text).diagnostics] == codes
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param('{"event":"a:b","data":{"x":}}', id="malformed"),
+        pytest.param('{"event":"a:b","data":{"x":1', id="unterminated"),
+        pytest.param('{"event":"a:b","data":[1]}', id="args"),
+        pytest.param('{"event":"a:b","data":{"x":NaN}}', id="odd"),
+    ],
+)
+@pytest.mark.parametrize("around", ["> {}\n", "```python\n{}\n```\n", "<think>{}</think>\n"])
+def test_what_is_shown_is_not_rejected_and_hides_nothing(block: str, around: str) -> None:
+    result = read(around.replace("{}", block) + USE)
+    assert result.rejected == ()
+    assert [call.id for call in result.calls] == ["ksiu_1"]
+
+
+def test_ids_stay_apart() -> None:
+    result = read(f"{USE} {USE} {USE.replace('a:b', 'a:c')}")
+    assert [(call.id, call.id_generated) for call in result.calls] == [
+        ("ksiu_1", False),
+        ("ksiu_1", False),
+        ("ksiu_g1", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        pytest.param(f"{EVENT} {EVENT}", 1, id="generated ids"),
+        pytest.param(f"{USE} {USE}", 1, id="same id"),
+        pytest.param(f"{USE} {USE.replace('ksiu_1', 'ksiu_2')}", 2, id="ids of their own"),
+        pytest.param(f"{EVENT} {EVENT.replace('1', '2')}", 2, id="other data"),
+    ],
+)
+def test_drops_repeated_calls_if_told(text: str, kept: int) -> None:
+    assert len(read(text, dedupe=True).calls) == kept
+
+
+def test_enters_data_if_told() -> None:
+    text = f'{{"list":[{EVENT},{{"deep":{USE}}}]}} and {{"s":"{{\\"event\\":1}}"}}'
+    assert [call.dialect for call in read(text, descend=True).calls] == ["event", "ksi_tool_use"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "data", "calls", "rejected", "notes"),
+    [
+        ("allow", {"c": "x\ny"}, 1, [], []),
+        ("warn", {"c": "x"}, 1, [], []),
+        ("warn", {"c": "x\ny"}, 1, [], ["legacy_complex"]),
+        ("reject_complex", {"c": "x"}, 1, [], []),
+        ("reject_complex", {"c": "x\ny"}, 0, ["legacy_complex"], []),
+        ("reject", {"c": "x"}, 0, ["legacy_rejected"], []),
+    ],
+)
+def test_policy_for_the_direct_form(
+    policy: str, data: dict[str, Any], calls: int, rejected: list[str], notes: list[str]
+) -> None:
+    result = read(json.dumps({"event": "a:b", "data": data}), legacy_event=policy)
+    assert len(result.calls) == calls
+    assert [block.code for block in result.rejected] == rejected
+    assert [note.code for note in result.diagnostics] == notes
+
+
+def test_raw_control_characters_are_a_named_repair() -> None:
+    text = '{"event":"a:b","data":{"c":"one\ntwo\t"}}'
+    assert [(call.args, call.repairs) for call in read(text).calls] == [
+        ({"c": "one\ntwo\t"}, ("control_character",))
+    ]
+    for overrides in ({"mode": "strict"}, {"repair": "off"}):
+        [rejected] = read(text, **overrides).rejected
+        assert (rejected.code, rejected.message) == (
+            "malformed_block",
+            "a string holds a raw control character at line 1, column 32 of the block",
+        )
+
+
+@pytest.mark.parametrize(
+    ("block", "nonce"),
+    [
+        pytest.param(USE.replace("ksiu_1", "ksiu_abcdefgh_1"), "abcdefgh", id="in the id"),
+        pytest.param(USE.replace("ksiu_1", "ksiu_1234567890_abc"), None, id="time in the id"),
+        pytest.param('{"event":"a:b","data":{},"_k":"abcdefgh"}', "abcdefgh", id="as a key"),
+        pytest.param(EVENT, None, id="none"),
+    ],
+)
+def test_reads_the_nonce(block: str, nonce: str | None) -> None:
+    assert [call.nonce for call in read(block).calls] == [nonce]
+
+
+names = st.sampled_from(["a:b", "agent:status", "composition:create_component", "x.y:z-1"])
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.text(max_size=20),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+args = st.dictionaries(
+    st.text(max_size=6),
+    st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+        max_leaves=8,
+    ),
+    max_size=4,
+)
+prose = st.text(st.characters(exclude_characters="{}>`~<", exclude_categories=["Cs"]), max_size=40)
+dialects = st.sampled_from(sorted(KSI.dialects))
+calls = st.tuples(dialects, names, args)
+fragments = st.sampled_from(
+    [
+        *"{}[]:,\"\\'\n /#",
+        "\ud800",
+        "\0",
+        "```",
+        "```json\n",
+        "```py\n",
+        "> ",
+        "<think>",
+        "</think>",
+        '{"',
+        '{"event":',
+        '"event"',
+        '"a:b"',
+        '"data":',
+        "{'event':",
+        '{"type":"ksi_tool_use",',
+        '"id":"ksiu_1",',
+        '"name":"a:c",',
+        '"input":{}',
+        EVENT,
+        USE,
+        "NaN",
+        "1e999",
+        "é",
+        '\n{"event":"a:b",',
+        "// x\n",
+    ]
+)
+noise = st.lists(fragments, max_size=24).map("".join)
+
+
+def render(call: tuple[str, str, dict[str, Any]], number: int = 1) -> str:
+    dialect, name, data = call
+    return DIALECTS[dialect].write(name, data, f"ksiu_{number:02}")
+
+
+@given(prose, calls, prose)
+@settings(max_examples=300, deadline=None)
+def test_reads_what_it_writes_in_any_prose(
+    before: str, call: tuple[str, str, dict[str, Any]], after: str
+) -> None:
+    text = before + render(call) + after
+    for mode in ("strict", "lenient"):
+        result = read(text, mode=mode)
+        assert [(c.dialect, c.name, c.args) for c in result.calls] == [call]
+        assert (result.residual, result.rejected) == (before + after, ())
+
+
+@given(noise)
+@settings(max_examples=600, deadline=None)
+def test_any_text_has_exact_disjoint_spans(text: str) -> None:
+    result = read(text)
+    spans = sorted([c.span for c in result.calls] + [r.span for r in result.rejected])
+    assert all(start < end for start, end in spans)
+    assert all(left[1] <= right[0] for left, right in itertools.pairwise(spans))
+    assert [c.start for c in result.calls] == sorted(c.start for c in result.calls)
+    for call in result.calls:
+        [again] = read(text[call.start : call.end]).calls
+        assert (again.name, again.args, again.repairs) == (call.name, call.args, call.repairs)
+
+
+@given(noise)
+@settings(max_examples=300, deadline=None)
+def test_what_strict_accepts_lenient_accepts(text: str) -> None:
+    strict, lenient = read(text, mode="strict"), read(text)
+    accepted = [(c.name, c.args, c.start) for c in lenient.calls]
+    assert [c for c in strict.calls if (c.name, c.args, c.start) not in accepted] == []
+
+
+@given(st.lists(calls, max_size=6))
+@settings(max_examples=200, deadline=None)
+def test_keeps_the_order_of_dialects_mixed(wanted: list[tuple[str, str, dict[str, Any]]]) -> None:
+    text = "\n".join(render(call, number) for number, call in enumerate(wanted))
+    assert [(c.dialect, c.name, c.args) for c in read(text).calls] == wanted
+
+
+@given(calls, calls, st.sampled_from(["", "```json\n", "\n", "say "]))
+@settings(max_examples=200, deadline=None)
+def test_nothing_in_a_string_fires(
+    outer: tuple[str, str, dict[str, Any]], inner: tuple[str, str, dict[str, Any]], before: str
+) -> None:
+    dialect, name, data = outer
+    loaded = (dialect, name, {**data, "content": before + render(inner)})
+    assert [(c.dialect, c.name, c.args) for c in read(render(loaded)).calls] == [loaded]
+
+
+@given(st.text('{}[]:,"\\ x1', max_size=40))
+@settings(max_examples=400, deadline=None)
+def test_stray_brackets_and_quotes_hide_no_call(stray: str) -> None:
+    assert [call.id for call in read(f"{stray}\n{USE}").calls] == ["ksiu_1"]
+
+
+UNITS = [
+    "{",
+    '{"',
+    '{"a":',
+    '{"a":"',
+    '{"a": {"b" ',
+    '{"event":"',
+    '{"event":"a:b",',
+    '{"event":"a:b","data":{',
+    '{"event":"x","data":{"c":"x\n',
+    '\n{"event":"a:b","data":{"c":"x',
+    '{"type":"ksi_tool_use",',
+    "[{",
+    '{"a":[',
+    '{"a":[{"b":1},',
+    '{"a":{"event":"a:b","data":{}},',
+    "`",
+    "```\n",
+    "```a\n",
+    "~~~\n```x\n",
+    "~~~\n",
+    "``` ",
+    "> ",
+    "<think>",
+    "<think>\n</think>\n",
+    '\\"',
+    "}{",
+    "{'",
+    "{'event':",
+    "{//",
+    "{ // x\n",
+    "{}",
+    '{"a":1}',
+    '{"a":NaN}',
+    '{"a":"\n"}',
+    '{"a":"\\',
+    '{"a":"\\"',
+    '{"a":"{\\"b\\":',
+    "<think>\n",
+    '> {"event":"a:b","data":{}}\n',
+    '{"event":"a:b","data":{"x":"\n"}}',
+    "{" + " " * 50,
+]
+
+
+def duration(text: str) -> float:
+    started = time.perf_counter()
+    extract(text, KSI)
+    return time.perf_counter() - started
+
+
+def growth(unit: str, length: int) -> float:
+    """Return how much longer twice *length* takes, at best of three."""
+    # The call at the end has the layout before it read.
+    once, twice = (unit * (size // len(unit)) + USE for size in (length, 2 * length))
+    return min(duration(twice) / max(duration(once), 1e-3) for _ in range(3))
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("unit", UNITS)
+def test_S002_46_hostile_text_costs_twice_for_twice_the_length(unit: str) -> None:
+    assert growth(unit, 60_000) < 2.6
+
+
+@given(st.lists(fragments, min_size=1, max_size=6).map("".join))
+@settings(max_examples=60, deadline=None)
+def test_S002_46_any_repeated_text_stays_linear(unit: str) -> None:
+    text = unit * (40_000 // len(unit)) + USE
+    # A quadratic scan of this much takes seconds, a linear one some 30 ms.
+    assert min(duration(text) for _ in range(2)) < 0.4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{"a":' * 100_000 + "}" * 100_000, id="depth 100,000"),
+        pytest.param('{"a":' * 100_000 + USE + "}" * 99_000, id="depth, not closed"),
+        pytest.param('{"event":"a:b","data":' * 5000 + "}" * 5000, id="calls in calls"),
+        pytest.param('{"event":"a:b","data":{"x":' + "1" * 500_000 + "}}", id="500,000 digits"),
+        pytest.param(('{"a":' + "1" * 5000 + "}") * 100, id="long integers"),
+        pytest.param('{"event":"a:b","data":{"x":"' + '\\"' * 200_000, id="escaped quotes"),
+    ],
+)
+def test_survives(text: str) -> None:
+    assert duration(text) < 2
+
+
+def test_new_ids_are_unique() -> None:
+    ids = {new_call_id() for _ in range(10_000)}
+    assert len(ids) == 10_000
+
+
+@pytest.mark.parametrize("text", ["prose only", f"{EVENT} {USE}", '{"event":"a:b","data":{bad'])
+def test_the_same_text_gives_the_same_result(text: str) -> None:
+    assert read(text) == read(text)

@@ -1,0 +1,129 @@
+"""Blocks with marks around them, among objects; and what they cost."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ksi_daemon.extraction import PRESETS, candidates, extract, protocol
+from ksi_daemon.extraction.dialects import DIALECTS
+
+ANY = protocol("any")
+EVENT = '{"event":"a:b","data":{"x":1}}'
+TAGGED = '~~~tool_call\n{"name":"t","arguments":{"x":1}}\n~~~'
+BLOCKS = [
+    DIALECTS[name].write("a:b", {"x": 1, "s": "}\n~~~\n@tool x"}, "ksiu_1") for name in ANY.dialects
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        pytest.param(f"{EVENT}\n{TAGGED}\n{EVENT}", ["a:b", "t", "a:b"], id="in order"),
+        pytest.param(f"{TAGGED}\n@tool c\n{TAGGED}", ["t", "c", "t"], id="two dialects"),
+        pytest.param(
+            f'{{"event":"a:b","data":{{"s":"\n{TAGGED}\n"}}}}', ["t"], id="behind a broken one"
+        ),
+        pytest.param(
+            '{"event":"a:b","data":{"s":"\n@tool c"}}', ["a:b"], id="within a string of an event"
+        ),
+        pytest.param(
+            '~~~tool_call\n{"name":"t","arguments":{"event":"a:b","data":{}}}\n~~~',
+            ["t"],
+            id="around an event",
+        ),
+    ],
+)
+def test_any_reads_all_in_order(text: str, calls: list[str]) -> None:
+    assert [call.name for call in extract(text, ANY).calls] == calls
+
+
+@given(st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=5), st.sampled_from(["\n", "\nso\n"]))
+@settings(max_examples=100, deadline=None)
+def test_reads_what_is_written_in_any_dialect(blocks: list[str], between: str) -> None:
+    found = extract(between.join(blocks), ANY)
+    expected = [("a:b", {"x": 1, "s": "}\n~~~\n@tool x"})] * len(blocks)
+    assert [(call.name, call.args) for call in found.calls] == expected
+    assert (found.rejected, found.residual.split()) == ((), between.split() * (len(blocks) - 1))
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_the_survey_finds_it_wherever_it_hides(block: str) -> None:
+    for text in (block, f"```python\n{block}\n```", f"{{\n{block}", f'{{"a": "\n{block}'):
+        assert "a:b" in [call.name for call in candidates(text, ANY)]
+
+
+UNITS = [
+    "~~~tool_call\n",
+    "~~~tool_call\n{",
+    '~~~tool_call\n{"',
+    '~~~tool_call\n{"a":"',
+    '~~~tool_call\n{"a":[',
+    '~~~tool_call {"a":',
+    "~~~tool_call {",
+    "~~~tool_result\n",
+    "~~~~~tool_call\n{}\n~~~\n",
+    "~",
+    "~~~ ",
+    "<tool_call>",
+    "<tool_call>{",
+    '<tool_call>{"',
+    '<tool_call>{"a":"',
+    '[TOOL_CALLS] [{"name":"a"},',
+    '<tool_call>{"name":"a"}',
+    '{"name":"a"}\n',
+    "@tool x {\n",
+    '@tool x {"\n',
+    '@tool x {"a":"\n',
+    "@tool x\n",
+    "@tool ",
+    "\n   ",
+    '{"tool":"x","arguments":{',
+    '{"tool":"',
+    '{"action":{"tool":"',
+    '{"thought":"x","action":',
+    "{'tool':",
+    TAGGED + "\n",
+]
+# Every kind of block is sought only where its mark stands in the text.
+TAIL = '\n~~~tool_call\n{"name":"t"}\n~~~\n@tool x\n{"tool":"x"}<tool_call>{"name":"t"}'
+
+
+def duration(text: str, preset: str) -> float:
+    started = time.perf_counter()
+    extract(text, PRESETS[preset])
+    return time.perf_counter() - started
+
+
+@pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"ksi"}))
+@pytest.mark.parametrize("unit", UNITS)
+def test_hostile_text_costs_twice_for_twice_the_length(unit: str, preset: str) -> None:
+    once, twice = (unit * (size // len(unit)) + TAIL for size in (30_000, 60_000))
+    ratios = (duration(twice, preset) / max(duration(once, preset), 5e-3) for _ in range(4))
+    assert min(ratios) < 2.6
+
+
+fragments = st.sampled_from(
+    [*'{}[]:,"\\\n ~@', "~~~", "tool_call", "@tool x ", '{"', '"tool":"x"', '"arguments":', "```\n"]
+)
+
+
+@given(st.lists(fragments, min_size=1, max_size=6).map("".join))
+@settings(max_examples=60, deadline=None)
+def test_any_repeated_text_stays_linear(unit: str) -> None:
+    text = unit * (40_000 // len(unit)) + TAIL
+    assert min(duration(text, "any") for _ in range(2)) < 0.6
+
+
+@given(st.lists(fragments, max_size=30).map("".join), st.sampled_from(sorted(PRESETS)))
+@settings(max_examples=300, deadline=None)
+def test_never_raises_and_every_span_holds(text: str, preset: str) -> None:
+    found = extract(text, PRESETS[preset])
+    spans = [call.span for call in found.calls] + [block.span for block in found.rejected]
+    assert all(0 <= start <= end <= len(text) for start, end in spans)
+    for call in found.calls:
+        [again] = extract(text[call.start : call.end], PRESETS[preset]).calls
+        assert (again.name, again.args) == (call.name, call.args)

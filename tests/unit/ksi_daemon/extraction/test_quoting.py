@@ -1,0 +1,85 @@
+"""What is shown and what is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from ksi_daemon.extraction.quoting import Quoting, Shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("do @", None, id="prose"),
+        pytest.param("> @", "quoted", id="block quote"),
+        pytest.param("a\n  > b @", "quoted", id="indented block quote"),
+        pytest.param("> a\n@", None, id="line after a block quote"),
+        pytest.param("-> @", None, id="arrow"),
+        pytest.param("a > b @", None, id="greater than"),
+        pytest.param("```json\n@", None, id="json fence"),
+        pytest.param("```JSON\n@", None, id="label in capitals"),
+        pytest.param("```\n@", None, id="fence without a label"),
+        pytest.param("```event\n@", None, id="event fence"),
+        pytest.param("```python\n@", "fenced", id="python fence"),
+        pytest.param("``` python title=x\n@", "fenced", id="label after a space"),
+        pytest.param("```python\r\n@", "fenced", id="CRLF"),
+        pytest.param("  ```python\n@", "fenced", id="indented fence"),
+        pytest.param("~~~yaml\n@", "fenced", id="tilde fence"),
+        pytest.param("```python\nx\n```\n@", None, id="closed fence"),
+        pytest.param("```python\nx\n````\n@", None, id="longer closer"),
+        pytest.param("````python\nx\n```\n@", "fenced", id="shorter run is content"),
+        pytest.param("```python\nx\n~~~\n@", "fenced", id="other run is content"),
+        pytest.param("```markdown\n```json\n@", "fenced", id="json fence within another"),
+        pytest.param("```markdown\n```json\n```\n@", "fenced", id="after the inner fence"),
+        pytest.param("```markdown\n```json\n```\n```\n@", None, id="after both fences"),
+        pytest.param("use ```python\n@", None, id="fence in mid-line"),
+        pytest.param("use ``` ```python\n@", None, id="fence behind another in mid-line"),
+        pytest.param("```python @", None, id="fence line that is not over"),
+        pytest.param("```a`b\n@", None, id="backtick in the label"),
+        pytest.param("x ``` y\n```python\n@", "fenced", id="run in mid-line before a fence"),
+        pytest.param("<think>@", "thought", id="thought"),
+        pytest.param("<thinking>\na\n@", "thought", id="thinking"),
+        pytest.param("<think>a</think>@", None, id="after the thought"),
+        pytest.param("<think>```python\n</think>\n@", None, id="fence in a thought"),
+        pytest.param("```python\n<think>\n```\n@", None, id="thought in a fence"),
+        pytest.param("the <think> tag @", None, id="tag in mid-line"),
+        pytest.param("<thinker>\n@", None, id="another tag"),
+        pytest.param("```a\n" * 20 + "```\n" * 16 + "@", None, id="more fences than are counted"),
+    ],
+)
+def test_tells_how_a_place_is_shown(text: str, shown: Shown | None) -> None:
+    assert Quoting(text).at(text.index("@")) == shown
+
+
+def test_asks_place_after_place() -> None:
+    text = "1 ```\n> 2\n```py\n3 4\n```\n<think>\n5\n</think> 6"
+    quoting = Quoting(text)
+    assert [quoting.at(text.index(mark)) for mark in "123456"] == [
+        None,
+        "quoted",
+        "fenced",
+        "fenced",
+        "thought",
+        None,
+    ]
+
+
+def test_asks_the_same_place_twice() -> None:
+    quoting = Quoting("> a")
+    assert [quoting.at(2), quoting.at(2)] == ["quoted", "quoted"]
+
+
+def test_what_is_passed_over_has_no_layout() -> None:
+    text = "[\n```python\n]\n@"
+    quoting = Quoting(text)
+    quoting.at(0)
+    quoting.pass_over(text.index("]"))
+    assert quoting.at(text.index("@")) is None
+
+
+def test_a_fence_may_close_right_behind_a_block() -> None:
+    text = "```python\n[]```\n@"
+    quoting = Quoting(text)
+    assert quoting.at(text.index("[")) == "fenced"
+    quoting.pass_over(text.index("]") + 1)
+    assert quoting.at(text.index("@")) is None

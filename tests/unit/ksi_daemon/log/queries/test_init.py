@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from contextlib import closing
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from ksi_daemon.events import matches
+from ksi_daemon.log import queries
+from ksi_daemon.log.database import open_writer
+
+LOADED = queries.load()
+
+
+def test_queries_are_there() -> None:
+    assert {"events", "outcome", "unfinished", "reliability_attempts"} <= LOADED.keys()
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_query_fits_the_schema(name: str, tmp_path: Path) -> None:
+    sql = LOADED[name].format(keys="model")
+    with closing(open_writer(tmp_path / "events.db", "process")) as connection:
+        connection.execute("PRAGMA trusted_schema = 1")
+        connection.create_function("matches", 2, matches, deterministic=True)
+        connection.execute(f"EXPLAIN {sql}", [None] * sql.count("?"))
+
+
+def test_each_says_what_it_answers() -> None:
+    text = files("ksi_daemon.log.queries").joinpath("log.sql").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    said = [lines[n + 1] for n, line in enumerate(lines) if line.startswith("-- name: ")]
+    assert len(said) == len(LOADED)
+    assert [line for line in said if not line.startswith("-- ")] == []
+
+
+def test_statements_without_their_end(tmp_path: Path) -> None:
+    assert [name for name, sql in LOADED.items() if ";" in sql or "--" in sql] == []
