@@ -348,6 +348,8 @@ async def test_how_events_ended_is_told_to_who_asked(var: Path, after_seq: int |
                 await house.subscribe(asking, after_seq=after_seq, include=["outcomes"])
             await until(lambda: plain.lines and asking.lines)
             house.slow.release.set()
+            # One that is still reading its backlog tells the end when it has read it.
+            await until(lambda: len(asking.lines) == 2)
         assert [line["event"]["status"] for line in plain.lines] == ["received"]
         started, ended = asking.lines
         assert started["event"]["status"] == "received"
