@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ksi_daemon.extraction.dialects import Schemas
 from ksi_daemon.extraction.extractor import extract, new_call_id
 from ksi_daemon.extraction.model import (
     EXTRACTOR_VERSION,
@@ -24,6 +25,7 @@ __all__ = [
     "Extraction",
     "Protocol",
     "Rejected",
+    "Schemas",
     "Tool",
     "as_event",
     "candidates",

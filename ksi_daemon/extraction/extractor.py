@@ -24,6 +24,7 @@ from ksi_daemon.extraction.dialects import (
     ObjectDialect,
     Piece,
     Reading,
+    Schemas,
 )
 from ksi_daemon.extraction.dialects.framing import stopped, where
 from ksi_daemon.extraction.dialects.json_action import FORMS
@@ -56,16 +57,18 @@ def extract(
     protocol: Protocol,
     *,
     stop_reason: str | None = None,
+    tools: Schemas | None = None,
     new_id: Callable[[], str] = new_call_id,
 ) -> Extraction:
     """Find every call in *text*. Never raises for any text.
 
-    *stop_reason* is the provider's word for why the text ends, None if it is not known; *new_id*
-    gives ids to calls that have none.
+    *stop_reason* is the provider's word for why the text ends, None if it is not known. *tools*
+    maps the names of tools to the JSON Schemas of their arguments: dialects whose arguments are
+    plain text read them by it. *new_id* gives ids to calls that have none.
     """
     if "{" not in text and not protocol.whole and not plan(protocol.dialects).framed:
         return Extraction(text)
-    reply = _Reply(text, protocol, stop_reason, new_id)
+    reply = _Reply(text, protocol, stop_reason, tools, new_id)
     if len(text) > protocol.max_reply_chars:
         reply.refuse_long()
     elif protocol.whole:
@@ -83,6 +86,7 @@ class _Reply:
         text: str,
         protocol: Protocol,
         stop_reason: str | None,
+        tools: Schemas | None,
         new_id: Callable[[], str],
     ) -> None:
         self._text = text
@@ -93,6 +97,7 @@ class _Reply:
         self._mender: Mender | None = None  # most texts need none
         self._quoting = Quoting(text)
         self._stop_reason = stop_reason
+        self._tools = tools
         self._new_id = new_id
         self._calls: list[Call] = []
         self._rejected: list[Rejected] = []
@@ -183,7 +188,9 @@ class _Reply:
 
     def _frames(self) -> Frames:
         limits = self._protocol
-        reading = Reading(self._strict, limits.repairs, limits.max_depth, self._stop_reason)
+        reading = Reading(
+            self._strict, limits.repairs, limits.max_depth, self._stop_reason, self._tools
+        )
         return Frames(self._text, self._plan.framed, reading)
 
     def _read_with_frames(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ksi_daemon.extraction.dialects import Draft, Reading
+from ksi_daemon.extraction.dialects import Draft, Reading, Schemas
 from ksi_daemon.extraction.frames import frames
 from ksi_daemon.extraction.model import Call
 from ksi_daemon.extraction.presets import Protocol
@@ -24,8 +24,6 @@ __all__ = ["candidates"]
 # is in it, so without a limit a hostile text would cost the square of its length.
 MAX_ENTERED: Final = 8
 
-_READING: Final = Reading(strict=False, repairs=True, max_depth=64)
-
 
 class _Found(msgspec.Struct, frozen=True, gc=False):
     start: int
@@ -33,18 +31,21 @@ class _Found(msgspec.Struct, frozen=True, gc=False):
     value: dict[str, Any]
 
 
-def candidates(text: str, protocol: Protocol) -> tuple[Call, ...]:
+def candidates(text: str, protocol: Protocol, *, tools: Schemas | None = None) -> tuple[Call, ...]:
     """Return every call that stands in *text*, in the order of the text.
+
+    *tools* is as for ``extract``: a call is known again only if both read it alike.
 
     A call within another object, or in a string of one, has the span of that object. A call
     without an id of its own has the id "".
     """
     wanted = plan(protocol.dialects)
+    reading = Reading(strict=False, repairs=True, max_depth=64, tools=tools)
     calls: list[Call] = []
     waiting: list[tuple[str, _Found | None]] = [(text, None)]
     while waiting:
         piece, around = waiting.pop()
-        calls += _framed(piece, around, wanted)
+        calls += _framed(piece, around, wanted, reading)
         for found in _objects(piece, wanted):
             place = around or found
             for value in _containers(found.value):
@@ -88,8 +89,8 @@ def _texts(container: dict[str, Any] | list[Any]) -> list[str]:
     return [child for child in children if isinstance(child, str) and "{" in child]
 
 
-def _framed(text: str, around: _Found | None, wanted: Plan) -> Iterator[Call]:
-    for dialect, framed in frames(text, wanted.framed, _READING):
+def _framed(text: str, around: _Found | None, wanted: Plan, reading: Reading) -> Iterator[Call]:
+    for dialect, framed in frames(text, wanted.framed, reading):
         for piece in framed.pieces:
             if isinstance(piece.draft, Draft):
                 place = around or _Found(piece.start, piece.end, {})

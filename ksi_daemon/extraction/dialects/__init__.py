@@ -16,6 +16,7 @@ from ksi_daemon.extraction.dialects.base import (
     ObjectDialect,
     Piece,
     Reading,
+    Schemas,
 )
 from ksi_daemon.extraction.dialects.command import CommandDialect
 from ksi_daemon.extraction.dialects.event import EventDialect
@@ -37,6 +38,7 @@ __all__ = [
     "ObjectDialect",
     "Piece",
     "Reading",
+    "Schemas",
 ]
 
 DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(

@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any, ClassVar, Final, TypeGuard
+from typing import Any, ClassVar, Final, TypeAlias, TypeGuard
 
 import msgspec
 
@@ -25,6 +25,7 @@ __all__ = [
     "ObjectDialect",
     "Piece",
     "Reading",
+    "Schemas",
     "is_call_id",
     "is_tool_name",
     "listed",
@@ -37,6 +38,10 @@ QUOTE: Final = "[\"'‘’“”]"
 
 # Tools are named without a namespace too. ASCII for the same reason as event names.
 _TOOL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*+")
+
+
+# Of each tool by its name: the JSON Schema of its arguments.
+Schemas: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
@@ -83,12 +88,17 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """How a block is to be read: the settings and the provider's word that matter to it."""
+    """How a block is to be read: the settings and the provider's word that matter to it.
+
+    *tools* serves dialects whose arguments are text: a schema tells what such a text stands for.
+    None: no tool is known.
+    """
 
     strict: bool
     repairs: bool
     max_depth: int
     stop_reason: str | None = None
+    tools: Schemas | None = None
 
 
 class Piece(msgspec.Struct, frozen=True):
