@@ -59,7 +59,9 @@ def teach(protocol: Protocol, tools: Sequence[Tool] = (), *, compact: bool = Fal
     Of the dialects that *protocol* reads, those of events are taught, or else the first one.
     """
     if _EVENTS.isdisjoint(protocol.dialects):
-        return _TOOL_PROMPTS[protocol.dialects[0]](tools, compact)
+        first = protocol.dialects[0]
+        prompt = _TOOL_PROMPTS.get(first) or partial(_calling, first)
+        return prompt(tools, compact)
     parts = [_HEADING, _INTRODUCTION, *_methods(protocol, compact=compact), _RULES]
     if tools:
         parts.append("## Events that you may emit")
@@ -231,10 +233,6 @@ def _correction(block: Rejected) -> str:
 _TOOL_PROMPTS: Final[Mapping[str, Callable[[Sequence[Tool], bool], str]]] = MappingProxyType(
     {
         "prompt_json": _prompted,
-        "text_tagged": partial(_calling, "text_tagged"),
         "json_action": _acting,
-        "command": partial(_calling, "command"),
-        "headed": partial(_calling, "headed"),
-        "provider_json": partial(_calling, "provider_json"),
     }
 )
