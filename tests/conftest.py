@@ -14,6 +14,7 @@ from hypothesis import settings
 
 # Absolute times are noise on a shared machine: what is slow is found by doubling, not by a clock.
 settings.register_profile("ksi", deadline=None)
+settings.register_profile("soak", settings.get_profile("ksi"), max_examples=10_000)
 settings.load_profile("ksi")
 
 CASE = re.compile(r"test_(S\d{3}_\d+|[A-Z]\d+)(?:_|$)")
