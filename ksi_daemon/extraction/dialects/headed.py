@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
+import msgspec
+
 from ksi_daemon.extraction.dialects.base import (
     Draft,
     Fault,
@@ -24,6 +26,7 @@ from ksi_daemon.extraction.dialects.base import (
     Reading,
     is_call_id,
     is_tool_name,
+    listed,
     object_args,
 )
 from ksi_daemon.extraction.dialects.framing import Unread, mend_body, past_space, read_body
@@ -78,9 +81,12 @@ class HeadedDialect(FramedDialect):
             closer = _CLOSER.match(text, end)
             if closer is None and not reading.repairs:
                 fault = Fault("unterminated_block", "the closing ']' is missing")
-                pieces[-1] = Piece(last.start, end, fault, end)
+                pieces[-1] = last = Piece(last.start, end, fault, end)
             end = closer.end() if closer else end
-        return Framed(opener.start(), _past(text, end, HEADS[opener[1]]), tuple(pieces))
+        end = _past(text, end, HEADS[opener[1]])
+        if len(pieces) == 1:  # then the marks are its own
+            pieces = [msgspec.structs.replace(last, start=opener.start(), end=end)]
+        return Framed(opener.start(), end, tuple(pieces))
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         block = json.dumps({"name": name, "arguments": args}, ensure_ascii=False)
@@ -144,6 +150,9 @@ def _draft(block: dict[str, Any]) -> Draft | Fault:
     if not is_tool_name(name):
         return Fault("missing_name", f"'name' must name a tool, got {name!r:.60}")
     given = _first(block, _IDS)
+    surplus = [key for key in inner if key not in _KEYS and not key.startswith("_")]
+    if surplus and not any(key in inner for key in _ARGUMENTS):
+        return Fault("args_type", f"'arguments' is missing; {listed(surplus)} belong in it")
     args = object_args(_first(inner, _ARGUMENTS), "arguments", strict=False, code="args_json")
     if isinstance(args, Fault):
         return args

@@ -56,6 +56,9 @@ def test_reads_names_and_arguments(
         pytest.param(
             '<tool_call>{"name":"a","arguments":[1]}</tool_call>', [], ["args_type"], "", id="list"
         ),
+        pytest.param(
+            '<tool_call>{"name":"a","input":{"x":1}}</tool_call>', [], ["args_type"], "", id="input"
+        ),
         pytest.param('<tool_call>{"name":"a', [], ["unterminated_block"], "", id="cut off"),
         pytest.param(
             '<tool_call>{"name":"a",bad {"event":"a:b","data":{}}}</tool_call>x',
@@ -87,6 +90,16 @@ def test_blocks_that_are_not_right(
     text: str, names: list[str], codes: list[str], residual: str
 ) -> None:
     assert outcome(text) == (names, codes, residual)
+
+
+def test_the_marks_around_one_call_are_in_its_span() -> None:
+    text = f"So: <tool_call>{A}</tool_call> [TOOL_CALLS] [{A}] [TOOL_CALLS] [{A}, {B}]"
+    assert [text[call.start : call.end] for call in found(text).calls] == [
+        f"<tool_call>{A}</tool_call>",
+        f"[TOOL_CALLS] [{A}]",
+        A,
+        B,
+    ]
 
 
 def test_is_mended_within_its_marks() -> None:
