@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,7 @@ from ksi_daemon.extraction import (
     protocol,
 )
 from ksi_daemon.extraction.dialects import DIALECTS
+from tests.growth import LINEAR, doubling
 
 KSI = protocol("ksi")
 EVENT = '{"event":"a:b","data":{"x":1}}'
@@ -451,31 +451,22 @@ UNITS = [
 ]
 
 
-def duration(text: str) -> float:
-    started = time.perf_counter()
-    extract(text, KSI)
-    return time.perf_counter() - started
-
-
 def growth(unit: str, length: int) -> float:
-    """Return how much longer twice *length* takes, at best of three."""
+    """Return how much more twice *length* of *unit* repeated costs."""
     # The call at the end has the layout before it read.
-    once, twice = (unit * (size // len(unit)) + USE for size in (length, 2 * length))
-    return min(duration(twice) / max(duration(once), 1e-3) for _ in range(3))
+    return doubling(lambda size: extract(unit * (size // len(unit)) + USE, KSI), length)
 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("unit", UNITS)
 def test_S002_46_hostile_text_costs_twice_for_twice_the_length(unit: str) -> None:
-    assert growth(unit, 60_000) < 2.6
+    assert growth(unit, 60_000) < LINEAR
 
 
 @given(st.lists(fragments, min_size=1, max_size=6).map("".join))
 @settings(max_examples=60, deadline=None)
 def test_S002_46_any_repeated_text_stays_linear(unit: str) -> None:
-    text = unit * (40_000 // len(unit)) + USE
-    # A quadratic scan of this much takes seconds, a linear one some 30 ms.
-    assert min(duration(text) for _ in range(2)) < 0.4
+    assert growth(unit, 20_000) < LINEAR
 
 
 @pytest.mark.parametrize(
@@ -490,7 +481,7 @@ def test_S002_46_any_repeated_text_stays_linear(unit: str) -> None:
     ],
 )
 def test_survives(text: str) -> None:
-    assert duration(text) < 2
+    assert len(extract(text, KSI).calls) <= 1
 
 
 def test_new_ids_are_unique() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksi_daemon.extraction import PRESETS, candidates, extract, protocol
 from ksi_daemon.extraction.dialects import DIALECTS
+from tests.growth import LINEAR, doubling
 
 ANY = protocol("any")
 EVENT = '{"event":"a:b","data":{"x":1}}'
@@ -92,18 +91,13 @@ UNITS = [
 TAIL = '\n~~~tool_call\n{"name":"t"}\n~~~\n@tool x\n{"tool":"x"}<tool_call>{"name":"t"}'
 
 
-def duration(text: str, preset: str) -> float:
-    started = time.perf_counter()
-    extract(text, PRESETS[preset])
-    return time.perf_counter() - started
-
-
 @pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"ksi"}))
 @pytest.mark.parametrize("unit", UNITS)
 def test_hostile_text_costs_twice_for_twice_the_length(unit: str, preset: str) -> None:
-    once, twice = (unit * (size // len(unit)) + TAIL for size in (30_000, 60_000))
-    ratios = (duration(twice, preset) / max(duration(once, preset), 5e-3) for _ in range(4))
-    assert min(ratios) < 2.6
+    def cost(size: int) -> None:
+        extract(unit * (size // len(unit)) + TAIL, PRESETS[preset])
+
+    assert doubling(cost, 30_000) < LINEAR
 
 
 fragments = st.sampled_from(
@@ -114,8 +108,10 @@ fragments = st.sampled_from(
 @given(st.lists(fragments, min_size=1, max_size=6).map("".join))
 @settings(max_examples=60, deadline=None)
 def test_any_repeated_text_stays_linear(unit: str) -> None:
-    text = unit * (40_000 // len(unit)) + TAIL
-    assert min(duration(text, "any") for _ in range(2)) < 0.6
+    def cost(size: int) -> None:
+        extract(unit * (size // len(unit)) + TAIL, PRESETS["any"])
+
+    assert doubling(cost, 20_000) < LINEAR
 
 
 @given(st.lists(fragments, max_size=30).map("".join), st.sampled_from(sorted(PRESETS)))
