@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from copy import copy
 from itertools import islice
-from typing import Any, ClassVar, Final, TypeAlias, TypeGuard
+from typing import Any, ClassVar, Final, Self, TypeAlias, TypeGuard
 
 import msgspec
 
@@ -113,19 +114,31 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Framed(msgspec.Struct, frozen=True):
-    """A stretch of text with marks around it: none of it is prose, whatever *pieces* it holds."""
+    """A stretch of text with marks around it: none of it is prose, whatever *pieces* it holds.
+
+    *thought* is what it says if it is a thought of the model's.
+    """
 
     start: int
     end: int
     pieces: tuple[Piece, ...]
     notes: tuple[tuple[str, str], ...] = ()
+    thought: str = ""
 
 
 class Dialect(ABC):
-    """One way to write a call. Each block of it holds one of the literals *markers*."""
+    """One way to write a call. Each block of it holds one of the literals *markers*.
+
+    What a dialect teaches may depend on whom it is taught: *sample* is the name and the arguments
+    of a call that they can make, None for one that stands for any; *nonce* is what their calls
+    should carry in this turn. *nonce_place* says where that goes, empty if there is no place.
+    """
 
     name: ClassVar[str]
     markers: ClassVar[tuple[str, ...]]
+    nonce_place: ClassVar[str] = ""
+    sample: tuple[str, Mapping[str, Any]] | None = None
+    nonce: str | None = None
 
     @abstractmethod
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
@@ -134,6 +147,15 @@ class Dialect(ABC):
     @abstractmethod
     def teach(self, *, compact: bool) -> str:
         """Return the paragraph of a system prompt that teaches this dialect."""
+
+    def taught(
+        self, *, sample: tuple[str, Mapping[str, Any]] | None = None, nonce: str | None = None
+    ) -> Self:
+        """Return this dialect as it is taught with *sample* and written with *nonce*."""
+        taught = copy(self)
+        taught.sample = sample
+        taught.nonce = nonce if self.nonce_place else None
+        return taught
 
 
 class FramedDialect(Dialect):

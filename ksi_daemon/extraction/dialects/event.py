@@ -29,6 +29,7 @@ __all__ = ["EventDialect"]
 _EVENT: Final = re.compile(rf"{spelled('event')}\s*+{QUOTE}([^\s\"'‘’“”]++)(?:{QUOTE}|\Z)")
 _DATA: Final = re.compile(spelled("data"))
 _KNOWN: Final = frozenset({"event", "data", "id", "_k"})
+_SAMPLE: Final[tuple[str, Mapping[str, Any]]] = ("agent:status", {"status": "ready"})
 
 
 class EventDialect(ObjectDialect):
@@ -36,6 +37,7 @@ class EventDialect(ObjectDialect):
     keys: ClassVar[tuple[str, ...]] = ("event", "data")
     opening: ClassVar[str] = r'"event"\s*+:'
     markers: ClassVar[tuple[str, ...]] = ('"event"',)
+    nonce_place: ClassVar[str] = 'beside `event` as `"_k": "{nonce}"`'
 
     def read(self, block: dict[str, Any], *, strict: bool) -> Draft | Fault | None:
         name = block.get("event")
@@ -71,12 +73,14 @@ class EventDialect(ObjectDialect):
         return named and ('"data"' in head.values or _DATA.search(head.ahead) is not None)
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
-        return json.dumps({"event": name, "data": args}, ensure_ascii=False)
+        proof = {"_k": self.nonce} if self.nonce else {}
+        return json.dumps({"event": name, **proof, "data": args}, ensure_ascii=False)
 
     def teach(self, *, compact: bool) -> str:
-        example = self.write("agent:status", {"status": "ready"}, "")
+        name, args = self.sample or _SAMPLE
+        example = self.write(name, args, "")
         if compact:
-            return f"Simple data: {example}"
+            return f"Short, flat data: {example}"
         return (
             "Write one JSON object with the event's name and its data:\n\n"
             f"```json\n{example}\n```\n\n"

@@ -28,6 +28,7 @@ __all__ = ["FORMS", "ActionDialect"]
 MAX_THOUGHT: Final = 200  # characters
 
 FORMS: Final = "a reply is one object with either 'action' or 'final'"
+_SAMPLE: Final[tuple[str, dict[str, Any]]] = ("name_of_tool", {})
 _AHEAD: Final = re.compile(rf"{spelled('action')}|{spelled('final')}")
 
 
@@ -59,15 +60,24 @@ class ActionDialect(ObjectDialect):
         return json.dumps({"action": {"tool": name, "args": args}}, ensure_ascii=False)
 
     def teach(self, *, compact: bool) -> str:
-        action = {"thought": "why, in a few words", "action": {"tool": "name_of_tool", "args": {}}}
-        final = {"final": {"content": {"status": "ok"}}}
+        name, args = self.sample or _SAMPLE
+        action = {"thought": "why, in a few words", "action": {"tool": name, "args": args}}
+        shown = json.dumps(action, ensure_ascii=False)
+        final = json.dumps({"final": {"content": {"status": "ok"}}})
+        if compact:
+            return (
+                "Reply with exactly one JSON object: no Markdown, no comments, no other text.\n\n"
+                f"To use a tool: {shown}\n"
+                f"When you are done, with any JSON as content: {final}\n\n"
+                "Never invent names of tools or fields."
+            )
         return (
             "Your whole reply is exactly one JSON object: no Markdown, no comments, nothing before "
             "it and nothing after it. To use a tool:\n\n"
-            f"{json.dumps(action)}\n\n"
+            f"{shown}\n\n"
             "You are then told its result. `thought` may be left out. When nothing is left to be "
             "done, say so with what is asked of you, any JSON, as content:\n\n"
-            f"{json.dumps(final)}\n\n"
+            f"{final}\n\n"
             "Never invent names of tools or fields."
         )
 

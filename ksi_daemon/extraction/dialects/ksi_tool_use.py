@@ -23,6 +23,10 @@ __all__ = ["ToolUseDialect"]
 _TYPE: Final = "ksi_tool_use"
 _PREFIX: Final = "ksiu_"
 _QUOTED_TYPE: Final = re.compile(rf"{QUOTE}{_TYPE}{QUOTE}")
+_SAMPLE: Final[tuple[str, Mapping[str, Any]]] = (
+    "agent:status",
+    {"status": "ready", "note": 'Line one.\nLine two, with a "quote".'},
+)
 _NONCE: Final = re.compile(r"ksiu_([A-Za-z2-7]{8})_.")
 
 
@@ -31,6 +35,7 @@ class ToolUseDialect(ObjectDialect):
     keys: ClassVar[tuple[str, ...]] = ("type", "id", "name", "input")
     opening: ClassVar[str] = r'"type"\s*+:\s*+"ksi_tool_use"'
     markers: ClassVar[tuple[str, ...]] = ('"ksi_tool_use"',)
+    nonce_place: ClassVar[str] = "in the id, `ksiu_{nonce}_01`"
 
     def read(self, block: dict[str, Any], *, strict: bool) -> Draft | Fault | None:
         if block.get("type") != _TYPE:
@@ -62,23 +67,25 @@ class ToolUseDialect(ObjectDialect):
         return _QUOTED_TYPE.search(head.ahead) is not None
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
-        block = {"type": _TYPE, "id": id, "name": name, "input": args}
-        return json.dumps(block, ensure_ascii=False)
+        return json.dumps(self._block(name, args, id), ensure_ascii=False)
 
     def teach(self, *, compact: bool) -> str:
-        example = {
-            "type": _TYPE,
-            "id": "ksiu_01",
-            "name": "agent:status",
-            "input": {"status": "ready", "note": 'Line one.\nLine two, with a "quote".'},
-        }
+        name, args = self.sample or _SAMPLE
+        example = self._block(name, args, "ksiu_01")
         if compact:
             return f"Any other data: {json.dumps(example, ensure_ascii=False)}"
+        first, second = (self._id(f"ksiu_0{number}") for number in (1, 2))
         return (
             "Write a tool-use block. Its type is always the same; its id starts with `ksiu_` and "
-            "is new for every block (`ksiu_01`, `ksiu_02`, ...):\n\n"
+            f"is new for every block (`{first}`, `{second}`, ...):\n\n"
             f"```json\n{json.dumps(example, indent=2, ensure_ascii=False)}\n```"
         )
+
+    def _block(self, name: str, args: Mapping[str, Any], id: str) -> dict[str, Any]:
+        return {"type": _TYPE, "id": self._id(id), "name": name, "input": args}
+
+    def _id(self, id: str) -> str:
+        return f"{_PREFIX}{self.nonce}_{id.removeprefix(_PREFIX)}" if self.nonce else id
 
 
 def _nonce(id: str) -> str | None:

@@ -40,6 +40,7 @@ class PromptDialect(ObjectDialect):
     keys: ClassVar[tuple[str, ...]] = ("tool", "arguments")
     opening: ClassVar[str] = r'"tool"\s*+:\s*+"'
     markers: ClassVar[tuple[str, ...]] = ('"tool"',)
+    nonce_place: ClassVar[str] = 'beside `tool` as `"_k": "{nonce}"`'
 
     def read(self, block: dict[str, Any], *, strict: bool) -> Draft | Fault | None:
         name = block.get("tool")
@@ -70,7 +71,8 @@ class PromptDialect(ObjectDialect):
         return named and ('"arguments"' in head.values or _ARGUMENTS.search(head.ahead) is not None)
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
-        return json.dumps({"tool": name, "arguments": args}, ensure_ascii=False)
+        proof = {"_k": self.nonce} if self.nonce else {}
+        return json.dumps({"tool": name, **proof, "arguments": args}, ensure_ascii=False)
 
     def teach(self, *, compact: bool) -> str:
         return "**Important:** To call a tool, output valid JSON with this structure:"

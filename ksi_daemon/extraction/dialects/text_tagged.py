@@ -49,6 +49,7 @@ _KNOWN: Final = frozenset({"name", "arguments", "id", "_k", "type"})
 class TaggedDialect(FramedDialect):
     name: ClassVar[str] = "text_tagged"
     markers: ClassVar[tuple[str, ...]] = ("tool_call", "tool_result")
+    nonce_place: ClassVar[str] = 'beside `name` as `"_k": "{nonce}"`'
     opener: ClassVar[re.Pattern[str]] = re.compile(
         rf"(?:^(?P<indent>[ \t]*+)|(?<!~))(?P<run>~{{3,}}+)[ \t]*+(?P<label>{_LABEL})"
         r"(?P<alone>[ \t]*+(?=\r?$))?",
@@ -75,10 +76,16 @@ class TaggedDialect(FramedDialect):
         return _refused(text, opener, end, fault, at)
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
-        block = json.dumps({"name": name, "arguments": args}, ensure_ascii=False)
+        proof = {"_k": self.nonce} if self.nonce else {}
+        block = json.dumps({"name": name, **proof, "arguments": args}, ensure_ascii=False)
         return f"~~~tool_call\n{block}\n~~~"
 
     def teach(self, *, compact: bool) -> str:
+        if compact:
+            return (
+                "To call a tool, write three lines: `~~~tool_call`, one JSON object with the "
+                "tool's name and arguments, `~~~`. One block is one call."
+            )
         return (
             "To call a tool, write a block of three lines: a line `~~~tool_call`, one JSON object "
             "with the tool's name and its arguments, a line of three tildes. The first and the "
