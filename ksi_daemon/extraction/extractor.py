@@ -226,6 +226,7 @@ class _Reply:
             self._note_shown(dialect, shown, framed.start, framed.end)
             return framed.end
         self._hidden.append((framed.start, framed.end))
+        self._thought = self._thought or framed.thought
         for code, message in framed.notes:
             self._note(code, message, framed.start, framed.end)
         for piece in framed.pieces:

@@ -68,6 +68,8 @@ PRESETS: Final[Mapping[str, Protocol]] = MappingProxyType(
                     "text_tagged",
                     "command",
                     "headed",
+                    "named",
+                    "harmony",
                 ),
             ),
         )

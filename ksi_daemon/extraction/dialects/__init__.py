@@ -20,9 +20,11 @@ from ksi_daemon.extraction.dialects.base import (
 )
 from ksi_daemon.extraction.dialects.command import CommandDialect
 from ksi_daemon.extraction.dialects.event import EventDialect
+from ksi_daemon.extraction.dialects.harmony import HarmonyDialect
 from ksi_daemon.extraction.dialects.headed import HeadedDialect
 from ksi_daemon.extraction.dialects.json_action import ActionDialect
 from ksi_daemon.extraction.dialects.ksi_tool_use import ToolUseDialect
+from ksi_daemon.extraction.dialects.named import NamedDialect
 from ksi_daemon.extraction.dialects.prompt_json import PromptDialect
 from ksi_daemon.extraction.dialects.provider_json import ProviderDialect
 from ksi_daemon.extraction.dialects.text_tagged import TaggedDialect
@@ -52,6 +54,8 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             TaggedDialect(),
             CommandDialect(),
             HeadedDialect(),
+            NamedDialect(),
+            HarmonyDialect(),
             ProviderDialect(),
         )
     }

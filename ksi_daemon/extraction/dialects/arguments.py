@@ -1,0 +1,181 @@
+"""The arguments of a call whose name was told before them: an object up to what closes it.
+
+An object that is whole can still be cut short by a brace too many within it, and then some of its
+members stand behind it. So what follows the object decides too: nothing but what closes the block
+may stand before that, and neither a member nor a brace behind an object that nothing closes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from ksi_daemon.extraction.dialects.base import (
+    Draft,
+    Fault,
+    Piece,
+    Reading,
+    is_call_id,
+    is_tool_name,
+    object_args,
+)
+from ksi_daemon.extraction.dialects.framing import (
+    Body,
+    Unread,
+    mend_body,
+    past_space,
+    read_body,
+    where,
+)
+from ksi_daemon.extraction.reader import scan
+
+__all__ = ["Ends", "Named", "goes_on", "read_arguments"]
+
+_SPILT: Final = re.compile(r'\s*+(?:[}\]]|,?+\s*+"(?:[^"\\\n]|\\.)*+"\s*+:)')
+_BLANK_LINE: Final = "\n\n"
+
+
+class Named(msgspec.Struct, frozen=True):
+    """What a block says before its arguments, which begin at *at*; the block begins at *start*.
+
+    *required* says that something must stand there: it was announced.
+    """
+
+    name: str
+    id: str | None
+    start: int
+    at: int
+
+
+class Ends(msgspec.Struct, frozen=True):
+    """What ends a block: *closer* is a part of it, *opener* begins another one.
+
+    *closer* is None where the writer closes nothing.
+    """
+
+    opener: re.Pattern[str]
+    closer: re.Pattern[str] | None = None
+
+
+def read_arguments(text: str, told: Named, ends: Ends, reading: Reading) -> Piece:
+    """Read the object, the text that holds an object, or the nothing that *told* leads to."""
+    at = told.at
+    if text.startswith("{", at):
+        body = read_body(text, at, reading)
+        if isinstance(body, Unread):
+            return _unread(text, told, body, ends, reading)
+        return _closed(text, told, body, ends, reading)
+    limit, closer = _limit(text, at, ends)
+    if closer is not None and not text[at : closer.start()].strip():
+        return _piece(told, closer.end(), {})
+    if at == len(text):
+        return _refused(told, at, Fault("unterminated_block", "the arguments are missing"), at)
+    if text.startswith('"', at):
+        return _quoted(text, told, ends, reading)
+    fault = Fault("malformed_block", f"expected an object, got {text[at]!r}")
+    return _refused(told, closer.end() if closer else limit, fault, at)
+
+
+def goes_on(text: str, at: int) -> bool:
+    """Say whether *at*, behind a whole object, something stands that belongs within one."""
+    return _SPILT.match(text, at) is not None
+
+
+def _quoted(text: str, told: Named, ends: Ends, reading: Reading) -> Piece:
+    """Return the call whose arguments are a string that holds an object as JSON."""
+    try:
+        value, end = scan(text, told.at)
+    except (StopIteration, ValueError, RecursionError):
+        limit, closer = _limit(text, told.at, ends)
+        fault = Fault("malformed_block", "expected an object, got a string that does not end")
+        return _refused(told, closer.end() if closer else limit, fault, told.at)
+    return _closed(text, told, Body(end, value), ends, reading)
+
+
+def _closed(text: str, told: Named, body: Body, ends: Ends, reading: Reading) -> Piece:
+    """Return the call with arguments *body*, if what follows them is in order."""
+    limit, closer = _limit(text, body.end, ends)
+    behind = past_space(text, body.end)
+    if closer is not None and behind < closer.start():
+        spot = where(text, told.start, behind)
+        fault = Fault("malformed_block", f"expected {closer[0]!r}, got {text[behind]!r} at {spot}")
+        return _refused(told, closer.end(), fault, behind)
+    if closer is None and goes_on(text, body.end):
+        fault = Fault("malformed_block", "the object ends before what belongs to it")
+        return _refused(told, max(_paragraph(text, body.end, limit), body.end), fault, behind)
+    if closer is None and ends.closer is not None and reading.strict:
+        fault = Fault("unterminated_block", "what closes the block is missing")
+        return _refused(told, body.end, fault, body.end)
+    end = closer.end() if closer else body.end
+    return _piece(told, end, body.value, body.repairs, body.repeated)
+
+
+def _unread(text: str, told: Named, body: Unread, ends: Ends, reading: Reading) -> Piece:
+    """Return the call whose arguments could not be read, mended if that can be done."""
+    if body.stop is None:
+        _, closer = _limit(text, body.end, ends)
+        return _refused(told, closer.end() if closer else body.end, body.fault, body.place)
+    limit, closer = _limit(text, body.end, ends)
+    cut = _cut_string(text, body, ends)
+    if cut is not None:
+        limit, closer = cut, None
+    elif closer is not None:
+        limit = closer.start()
+    else:
+        limit = _paragraph(text, body.end, limit)
+    complete = closer is not None or (limit == len(text) and reading.stop_reason == "stop")
+    mended = mend_body(text, told.at, limit, reading, keys=None, complete=complete)
+    end = closer.end() if closer else limit
+    if mended is None:
+        return _refused(told, max(end, told.at + 1), body.fault, min(body.place, end))
+    return _piece(told, closer.end() if closer else mended.end, mended.value, mended.repairs)
+
+
+def _cut_string(text: str, body: Unread, ends: Ends) -> int | None:
+    """Return the place of the next block's opener if a string that nothing closed has taken it.
+
+    Only the start of a line is trusted: a string may hold an opener, but no raw line end.
+    """
+    stop = body.stop
+    if stop is None or not stop.after_string:
+        return None
+    for opener in ends.opener.finditer(text, stop.member, stop.at):
+        line = text.rfind("\n", stop.member, opener.start())
+        if line >= 0 and not text[line : opener.start()].strip():
+            return opener.start()
+    return None
+
+
+def _limit(text: str, at: int, ends: Ends) -> tuple[int, re.Match[str] | None]:
+    """Return how far a block can reach that is open at *at*, and what closes it before that."""
+    following = ends.opener.search(text, at)
+    limit = following.start() if following else len(text)
+    return limit, ends.closer.search(text, at, limit) if ends.closer else None
+
+
+def _paragraph(text: str, at: int, limit: int) -> int:
+    blank = text.find(_BLANK_LINE, at, limit)
+    return limit if blank < 0 else blank
+
+
+def _piece(
+    told: Named,
+    end: int,
+    value: Any,
+    repairs: tuple[str, ...] = (),
+    repeated: tuple[str, ...] = (),
+) -> Piece:
+    if not is_tool_name(told.name):
+        fault = Fault("missing_name", f"the block must name a tool, got {told.name!r:.60}")
+        return _refused(told, end, fault, told.start)
+    args = object_args(value, "arguments", strict=False, code="args_json")
+    if isinstance(args, Fault):
+        return _refused(told, end, args, told.at)
+    draft = Draft(told.name, args, told.id if is_call_id(told.id) else None)
+    return Piece(told.start, end, draft, told.at, repairs, repeated)
+
+
+def _refused(told: Named, end: int, fault: Fault, place: int) -> Piece:
+    return Piece(told.start, end, fault, place)
