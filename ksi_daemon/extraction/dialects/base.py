@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Self, TypeAlias, TypeGuard
 
 import msgspec
 
-from ksi_daemon.events import MAX_NAME, is_event_name
+from ksi_daemon.events import MAX_NAME, is_tool_name
 from ksi_daemon.extraction.reader import is_json, read_object
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "is_call_id",
     "is_tool_name",
     "listed",
+    "nonce_of",
     "object_args",
     "spelled",
 ]
@@ -37,12 +38,10 @@ __all__ = [
 # A key or a name in a block that is not JSON may wear any of these.
 QUOTE: Final = "[\"'‘’“”]"
 
-# Tools are named without a namespace too. ASCII for the same reason as event names.
-_TOOL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*+")
-
 
 # Of each tool by its name: the JSON Schema of its arguments.
 Schemas: TypeAlias = Mapping[str, Mapping[str, Any]]
+_NONCE: Final = re.compile(r"ksiu_([A-Za-z2-7]{8})_.")
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
@@ -197,13 +196,12 @@ def is_call_id(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and 0 < len(value) <= MAX_NAME and value.isprintable()
 
 
-def is_tool_name(value: Any) -> TypeGuard[str]:
-    """Say whether *value* may name a tool: an event, or a function of whatever library."""
-    if not isinstance(value, str):
-        return False
-    return is_event_name(value) or (
-        len(value) <= MAX_NAME and _TOOL_NAME.fullmatch(value) is not None
-    )
+def nonce_of(id: str) -> str | None:
+    """Return the nonce in the call id *id*, ``ksiu_<nonce>_<n>``; None if there is none."""
+    if id[13:14] != "_":
+        return None
+    found = _NONCE.match(id)
+    return found[1] if found else None
 
 
 def listed(keys: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from ksi_daemon.extraction.dialects.base import (
     ObjectDialect,
     is_call_id,
     is_tool_name,
+    nonce_of,
     object_args,
 )
 
@@ -27,7 +28,6 @@ _SAMPLE: Final[tuple[str, Mapping[str, Any]]] = (
     "agent:status",
     {"status": "ready", "note": 'Line one.\nLine two, with a "quote".'},
 )
-_NONCE: Final = re.compile(r"ksiu_([A-Za-z2-7]{8})_.")
 
 
 class ToolUseDialect(ObjectDialect):
@@ -57,7 +57,7 @@ class ToolUseDialect(ObjectDialect):
         if not is_call_id(given):
             return Draft(name, args, None, None, (("id_generated", "the block had no usable id"),))
         if given.startswith(_PREFIX):
-            return Draft(name, args, given, _nonce(given))
+            return Draft(name, args, given, nonce_of(given))
         note = f"the id {given!r:.60} does not start with 'ksiu_'"
         return Draft(name, args, given, None, (("missing_id", note),))
 
@@ -86,10 +86,3 @@ class ToolUseDialect(ObjectDialect):
 
     def _id(self, id: str) -> str:
         return f"{_PREFIX}{self.nonce}_{id.removeprefix(_PREFIX)}" if self.nonce else id
-
-
-def _nonce(id: str) -> str | None:
-    if id[13:14] != "_":
-        return None
-    found = _NONCE.match(id)
-    return found[1] if found else None
