@@ -29,7 +29,8 @@ MAX_THOUGHT: Final = 200  # characters
 
 FORMS: Final = "a reply is one object with either 'action' or 'final'"
 _SAMPLE: Final[tuple[str, dict[str, Any]]] = ("name_of_tool", {})
-_AHEAD: Final = re.compile(rf"{spelled('action')}|{spelled('final')}")
+# Many things have an action, so what stands there must be an object, or be cut off.
+_AHEAD: Final = re.compile(rf"(?:{spelled('action')}|{spelled('final')})\s*+\Z")
 
 
 class ActionDialect(ObjectDialect):

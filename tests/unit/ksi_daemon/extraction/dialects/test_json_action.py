@@ -145,6 +145,18 @@ def test_lenient_finds_it_in_prose(text: str, names: list[str]) -> None:
     assert outcome(text, "lenient") == (names, [])
 
 
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        pytest.param("{'action': 'store_true', 'default': f(1)}", [], id="options"),
+        pytest.param("{'action': {'tool': 'echo', 'args': f(1)}}", ["malformed_block"], id="call"),
+        pytest.param('{thought: 1, "final": {"content": f(1)}}', ["malformed_block"], id="final"),
+    ],
+)
+def test_only_an_action_that_is_an_object_resembles_a_call(text: str, codes: list[str]) -> None:
+    assert outcome(text, "lenient") == ([], codes)
+
+
 def test_an_answer_beside_a_call_is_premature() -> None:
     read = found(f'{ECHO} {{"final":{{"content":1}}}}', "lenient")
     assert ([call.name for call in read.calls], read.final) == (["echo"], msgspec.UNSET)
