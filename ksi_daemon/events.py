@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 import msgspec
 
@@ -24,6 +24,7 @@ __all__ = [
     "Outcome",
     "Status",
     "is_event_name",
+    "is_tool_name",
     "matches",
     "matches_any",
     "now",
@@ -32,6 +33,8 @@ __all__ = [
 MAX_NAME: Final = 128
 # ASCII on purpose: a name of look-alike letters must not pass for a registered one.
 EVENT_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:[A-Za-z0-9][A-Za-z0-9_.-]*")
+# Tools are named without a namespace too. ASCII for the same reason.
+_TOOL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*+")
 EMPTY: Final = msgspec.Raw(b"{}")
 
 Status = Literal[
@@ -112,6 +115,15 @@ def now() -> datetime:
 def is_event_name(name: str) -> bool:
     """Say whether *name* is of the form ``namespace:action`` and at most MAX_NAME long."""
     return len(name) <= MAX_NAME and EVENT_NAME.fullmatch(name) is not None
+
+
+def is_tool_name(value: object) -> TypeGuard[str]:
+    """Say whether *value* may name a tool: an event, or a function of whatever library."""
+    if not isinstance(value, str):
+        return False
+    return is_event_name(value) or (
+        len(value) <= MAX_NAME and _TOOL_NAME.fullmatch(value) is not None
+    )
 
 
 def matches(pattern: str, name: str) -> bool:

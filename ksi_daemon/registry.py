@@ -2,22 +2,24 @@
 
 ``handles`` only marks a function. ``Registry.include`` finds the marked functions of a module or
 an object, works out from their annotations how their data is decoded, and keeps them by name.
-Nobody but the router calls what is kept here.
+``tool`` makes a handler of a function whose data a JSON Schema describes; these come and go while
+the daemon runs (``add``, ``remove``). Nobody but the router calls what is kept here.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 
+from ksi_daemon import schemas
 from ksi_daemon.errors import InvalidData
-from ksi_daemon.events import MAX_NAME, is_event_name
+from ksi_daemon.events import MAX_NAME, is_event_name, is_tool_name
 from ksi_daemon.security import Effect
 
-__all__ = ["Handler", "Nothing", "Notice", "Registry", "handles", "plain"]
+__all__ = ["Handler", "Nothing", "Notice", "Registry", "handles", "plain", "tool"]
 
 Kind = Literal["task", "thread", "inline", "transaction"]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -50,9 +52,9 @@ class _Mark(NamedTuple):
 class Handler(NamedTuple):
     """One registered handler, ready to be called.
 
-    *decode* makes the payload from the event's raw data or raises. *receipt*: the result is for
-    the sender's books and is not an answer that an agent waits for. *own*: the field of the data
-    that must name the sending agent.
+    *decode* makes the payload from the event's raw data or raises; *payload* is its type, or the
+    JSON Schema of an object. *receipt*: the result is for the sender's books and is not an answer
+    that an agent waits for. *own*: the field of the data that must name the sending agent.
     """
 
     event: str
@@ -69,6 +71,8 @@ class Handler(NamedTuple):
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the event's data."""
+        if isinstance(self.payload, Mapping):
+            return dict(self.payload)
         if hasattr(self.payload, "model_json_schema"):
             return dict(self.payload.model_json_schema())
         (schema,), components = msgspec.json.schema_components([self.payload])
@@ -105,6 +109,35 @@ def handles(
     return mark
 
 
+def tool(
+    name: str,
+    call: Callable[..., Any],
+    *,
+    schema: Mapping[str, Any],
+    summary: str,
+    effect: Effect = "write",
+    timeout_s: float | None = None,
+    example: dict[str, Any] | None = None,
+) -> Handler:
+    """Return the handler of tool *name*: *call* takes an object that fits *schema*, and a Context.
+
+    A name may have a namespace or not. Raise ValueError for what is no name or no schema.
+    """
+    if not is_tool_name(name):
+        raise ValueError(f"{name!r:.200} is no tool name: want letters, digits and _ . - / :")
+    return Handler(
+        event=name,
+        effect=effect,
+        kind="task" if inspect.iscoroutinefunction(call) else "thread",
+        call=call,
+        decode=schemas.decoder(schema),
+        payload=schema,
+        summary=summary,
+        timeout_s=timeout_s,
+        example=example,
+    )
+
+
 class Registry:
     """The handlers and notices by event name."""
 
@@ -127,6 +160,16 @@ class Registry:
         if both := notices.keys() & handlers.keys():
             raise ValueError(f"{min(both)!r} is a notice: no handler would ever be called")
         self._notices, self._handlers = notices, handlers
+
+    def add(self, handler: Handler) -> None:
+        """Register *handler*; raise ValueError if its name is taken."""
+        if handler.event in self._handlers or handler.event in self._notices:
+            raise ValueError(f"{handler.event!r} is registered already")
+        self._handlers[handler.event] = (handler,)
+
+    def remove(self, event: str) -> None:
+        """Forget the handlers of *event*; calls of it that run go on."""
+        self._handlers.pop(event, None)
 
     def handlers(self, event: str) -> tuple[Handler, ...]:
         """Return the handlers of *event* in the order of registration; empty if unknown."""

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from ksi_daemon.errors import InvalidData
-from ksi_daemon.registry import Handler, Nothing, Notice, Registry, handles, plain
+from ksi_daemon.registry import Handler, Nothing, Notice, Registry, handles, plain, tool
 from ksi_daemon.router import Context
 
 
@@ -349,3 +349,34 @@ def test_a_schema_of_parts_brings_their_definitions() -> None:
 )
 def test_plain(value: object, made: object) -> None:
     assert plain(value) == made
+
+
+def echo(data: dict[str, Any], ctx: Any) -> dict[str, Any]:
+    return data
+
+
+SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+@pytest.mark.parametrize("name", ["echo", "kom.memory.v1.search_memory", "notes:save"])
+def test_a_tool_comes_and_goes(name: str) -> None:
+    registry = Registry()
+    registry.add(tool(name, echo, schema=SCHEMA, summary="Echo."))
+    (handler,) = registry.handlers(name)
+    assert (handler.kind, handler.schema()) == ("thread", SCHEMA)
+    assert handler.decode(msgspec.Raw(b'{"text":"a"}')) == {"text": "a"}
+    registry.remove(name)
+    assert registry.handlers(name) == ()
+
+
+def test_a_name_that_is_taken_is_refused() -> None:
+    registry = Registry()
+    registry.add(tool("echo", echo, schema=SCHEMA, summary="Echo."))
+    with pytest.raises(ValueError, match="'echo' is registered already"):
+        registry.add(tool("echo", echo, schema=SCHEMA, summary="Echo."))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "é", "x" * 129])
+def test_what_is_no_tool_name_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="no tool name"):
+        tool(name, echo, schema=SCHEMA, summary="")
