@@ -30,7 +30,8 @@ class Spawn(msgspec.Struct, forbid_unknown_fields=True):
 
     *component* names its file, or *system* is its system prompt. *prompt* is its first message;
     without it no model is called. *provider* is a provider object or the name of its type.
-    *allow* are the event patterns that it may emit, in place of those of its *profile*.
+    *tools* are those that it is told of and may call; with them it has the rights of a *profile*
+    only if one is named. *allow* are event patterns that it may emit, in place of the profile's.
     """
 
     agent_id: str | None = None
@@ -94,6 +95,7 @@ def make_spec(
         )
     protocol = asked.protocol or component.protocol or defaults.protocol
     protocol_of(protocol)
+    tools = asked.tools if asked.tools is not None else _tuple(component.tools)
     return Spec(
         agent_id=agent_id,
         component=asked.component,
@@ -101,8 +103,8 @@ def make_spec(
         provider=_provider(asked, component, defaults),
         model=asked.model or component.model,
         protocol=protocol,
-        tools=asked.tools if asked.tools is not None else _tuple(component.tools),
-        allow=asked.allow if asked.allow is not None else grant,
+        tools=tools,
+        allow=_allow(asked, component, tools, grant),
         profile=asked.profile or component.profile or defaults.profile,
         subscriptions=(
             tuple(component.subscriptions) if asked.subscriptions is None else asked.subscriptions
@@ -138,6 +140,15 @@ def loop_limits(limits: Limits, defaults: LoopLimits) -> LoopLimits:
         mistakes=limits.mistakes or defaults.mistakes,
         identical=defaults.identical,
     )
+
+
+def _allow(
+    asked: Spawn, component: Component, tools: tuple[str, ...] | None, grant: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return what the agent may emit. Who names tools means these, not all that a default allows."""
+    named = asked.profile or component.profile
+    patterns = asked.allow if asked.allow is not None else grant if named or tools is None else ()
+    return tuple(dict.fromkeys((*patterns, *(tools or ()))))
 
 
 def _provider(asked: Spawn, component: Component, defaults: Defaults) -> dict[str, Any]:

@@ -83,9 +83,15 @@ FULL = Component(
         pytest.param(Spawn(tools=("a:t",)), FULL, "tools", ("a:t",), id="tools: asked"),
         pytest.param(Spawn(tools=()), FULL, "tools", (), id="tools: asked to be none"),
         pytest.param(Spawn(), FULL, "tools", ("c:t",), id="tools: component"),
-        pytest.param(Spawn(allow=("x:y",)), FULL, "allow", ("x:y",), id="allow: asked"),
-        pytest.param(Spawn(allow=()), FULL, "allow", (), id="allow: asked to be none"),
-        pytest.param(Spawn(), FULL, "allow", ("a:*",), id="allow: the profile's"),
+        pytest.param(Spawn(allow=("x:y",)), None, "allow", ("x:y",), id="allow: asked"),
+        pytest.param(Spawn(allow=()), None, "allow", (), id="allow: asked to be none"),
+        pytest.param(Spawn(), None, "allow", ("a:*",), id="allow: the profile's"),
+        pytest.param(Spawn(), FULL, "allow", ("a:*", "c:t"), id="allow: profile and tools"),
+        pytest.param(Spawn(tools=("t",)), None, "allow", ("t",), id="allow: tools only"),
+        pytest.param(Spawn(tools=()), None, "allow", (), id="allow: no tools"),
+        pytest.param(
+            Spawn(tools=("t",), allow=("x:y",)), None, "allow", ("x:y", "t"), id="allow: both"
+        ),
         pytest.param(Spawn(profile="p"), FULL, "profile", "p", id="profile: asked"),
         pytest.param(Spawn(), FULL, "profile", "team", id="profile: component"),
         pytest.param(
