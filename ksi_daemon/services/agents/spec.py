@@ -145,7 +145,7 @@ def loop_limits(limits: Limits, defaults: LoopLimits) -> LoopLimits:
 def _allow(
     asked: Spawn, component: Component, tools: tuple[str, ...] | None, grant: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return what the agent may emit. Who names tools means these, not all that a default allows."""
+    """Return what the agent may emit. Naming tools means these and no default."""
     named = asked.profile or component.profile
     patterns = asked.allow if asked.allow is not None else grant if named or tools is None else ()
     return tuple(dict.fromkeys((*patterns, *(tools or ()))))
