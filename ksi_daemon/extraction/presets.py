@@ -50,7 +50,7 @@ PRESETS: Final[Mapping[str, Protocol]] = MappingProxyType(
     {
         preset.name: preset
         for preset in (
-            Protocol(name="ksi", dialects=("ksi_tool_use", "event")),
+            Protocol(name="ksi", dialects=("ksi_tool_use", "event", "ksi_body")),
             Protocol(name="json_action", mode="strict", dialects=("json_action", "command")),
             Protocol(name="prompt_tools", dialects=("prompt_json",), dedupe=True),
             Protocol(name="text_tagged", dialects=("text_tagged",), dedupe=True),
@@ -62,9 +62,11 @@ PRESETS: Final[Mapping[str, Protocol]] = MappingProxyType(
                 dialects=(
                     "ksi_tool_use",
                     "event",
+                    "ksi_body",
                     "prompt_json",
                     "json_action",
                     "provider_json",
+                    "provider_list",
                     "text_tagged",
                     "command",
                     "headed",

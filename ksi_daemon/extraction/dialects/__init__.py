@@ -23,10 +23,12 @@ from ksi_daemon.extraction.dialects.event import EventDialect
 from ksi_daemon.extraction.dialects.harmony import HarmonyDialect
 from ksi_daemon.extraction.dialects.headed import HeadedDialect
 from ksi_daemon.extraction.dialects.json_action import ActionDialect
+from ksi_daemon.extraction.dialects.ksi_body import BodyDialect
 from ksi_daemon.extraction.dialects.ksi_tool_use import ToolUseDialect
 from ksi_daemon.extraction.dialects.named import NamedDialect
 from ksi_daemon.extraction.dialects.prompt_json import PromptDialect
 from ksi_daemon.extraction.dialects.provider_json import ProviderDialect
+from ksi_daemon.extraction.dialects.provider_list import ProviderListDialect
 from ksi_daemon.extraction.dialects.text_tagged import TaggedDialect
 
 __all__ = [
@@ -49,6 +51,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
         for dialect in (
             ToolUseDialect(),
             EventDialect(),
+            BodyDialect(),
             PromptDialect(),
             ActionDialect(),
             TaggedDialect(),
@@ -57,6 +60,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             NamedDialect(),
             HarmonyDialect(),
             ProviderDialect(),
+            ProviderListDialect(),
         )
     }
 )

@@ -12,7 +12,7 @@ from ksi_daemon.extraction.presets import PRESETS, Protocol, protocol
 
 def test_ksi_is_the_default() -> None:
     assert protocol() == PRESETS["ksi"] == protocol("ksi")
-    assert protocol() == Protocol(name="ksi", dialects=("ksi_tool_use", "event"))
+    assert protocol() == Protocol(name="ksi", dialects=("ksi_tool_use", "event", "ksi_body"))
 
 
 def test_every_preset_of_the_design_is_named() -> None:
