@@ -7,8 +7,8 @@ protocol gives the same result, but for the ids that are generated.
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -35,10 +35,10 @@ from ksi_daemon.extraction.presets import Protocol
 from ksi_daemon.extraction.quoting import Quoting
 from ksi_daemon.extraction.reader import control_place, depth_exceeds, unsound
 from ksi_daemon.extraction.repair import Mended, Mender, may_be_spilt
-from ksi_daemon.extraction.scanner import Block, Broken, Found, Plan, Scanner, Whole, plan
+from ksi_daemon.extraction.scanner import Block, Broken, Plan, Scanner, Whole, plan
 from ksi_daemon.extraction.whole import Sole, read_whole
 
-__all__ = ["extract", "new_call_id"]
+__all__ = ["AFTERMATH", "OWN_KEYS", "Reply", "extract", "new_call_id"]
 
 # Behind a call: a closing brace, or a member. Both belong to an object, and perhaps to the call.
 AFTERMATH: Final = re.compile(r'\s*+(?:(?P<brace>\})|,?+\s*+"[^"\\\n]*+"\s*+:)')
@@ -49,7 +49,7 @@ EXCERPT: Final = 60  # characters on either side of the place in question
 
 def new_call_id() -> str:
     """Return an id that no other call has: ``ksiu_<milliseconds>_<random>``."""
-    return f"ksiu_{time.time_ns() // 1_000_000}_{secrets.token_hex(6)}"
+    return f"ksiu_{time.time_ns() // 1_000_000}_{os.urandom(6).hex()}"
 
 
 def extract(
@@ -66,9 +66,9 @@ def extract(
     maps the names of tools to the JSON Schemas of their arguments: dialects whose arguments are
     plain text read them by it. *new_id* gives ids to calls that have none.
     """
-    if "{" not in text and not protocol.whole and not plan(protocol.dialects).framed:
+    if "{" not in text and not plan(protocol.dialects).framed and not protocol.whole:
         return Extraction(text)
-    reply = _Reply(text, protocol, stop_reason, tools, new_id)
+    reply = Reply(text, protocol, stop_reason, tools, new_id)
     if len(text) > protocol.max_reply_chars:
         reply.refuse_long()
     elif protocol.whole:
@@ -78,7 +78,7 @@ def extract(
     return reply.result()
 
 
-class _Reply:
+class Reply:
     """One text while it is read."""
 
     def __init__(
@@ -109,11 +109,12 @@ class _Reply:
         self._unlisted = 0  # rejected beyond the limit
         self._closed = 0  # where the last call ends
 
-    def read(self) -> None:
+    def read(self, at: int = 0) -> None:
+        """Read all blocks that begin at *at* or behind it."""
         if self._plan.framed:
-            self._read_with_frames()
+            self._read_with_frames(at)
         else:
-            self._read_objects(0, len(self._text))
+            self._read_objects(at, len(self._text))
         if self._unlisted:
             note = f"{self._unlisted} more blocks were rejected"
             self._note("size_limit", note, len(self._text), len(self._text))
@@ -180,21 +181,24 @@ class _Reply:
         spans = [(call.start, call.end) for call in self._calls]
         if self._rejected or self._hidden:
             spans = sorted(spans + [block.span for block in self._rejected] + self._hidden)
-        residual, at = "", 0
+        pieces, at = [], 0
         for start, end in spans:
-            residual += self._text[at:start]
+            pieces.append(self._text[at:start])
             at = max(at, end)
-        return residual + self._text[at:]
+        pieces.append(self._text[at:])
+        return "".join(pieces)
 
-    def _frames(self) -> Frames:
+    def _reading(self) -> Reading:
         limits = self._protocol
-        reading = Reading(
+        return Reading(
             self._strict, limits.repairs, limits.max_depth, self._stop_reason, self._tools
         )
-        return Frames(self._text, self._plan.framed, reading)
 
-    def _read_with_frames(self) -> None:
-        frames, at = self._frames(), 0
+    def _frames(self) -> Frames:
+        return Frames(self._text, self._plan.framed, self._reading())
+
+    def _read_with_frames(self, at: int) -> None:
+        frames = self._frames()
         while (found := frames.next(at)) is not None:
             dialect, framed = found
             at = self._read_objects(at, framed.start)
@@ -210,13 +214,11 @@ class _Reply:
         if not self._plan.dialects:
             return at
         while at < before and (found := self._scanner.next(at, before)) is not None:
-            at = self._take(found)
+            if isinstance(found, Whole):
+                at = self._take_object(found.start, found.end, found.value)
+            else:
+                at = self._take_odd(found) if isinstance(found, Block) else self._take_broken(found)
         return at
-
-    def _take(self, found: Found) -> int:
-        if isinstance(found, Whole):
-            return self._take_object(found.start, found.end, found.value)
-        return self._take_odd(found) if isinstance(found, Block) else self._take_broken(found)
 
     def _take_framed(self, dialect: Dialect, framed: Framed) -> int:
         """Deal with a block that has marks around it and return where to go on."""
@@ -240,12 +242,12 @@ class _Reply:
             self._reject(draft.code, draft.message, dialect, start, end, piece.place)
             return
         self._admit(draft, dialect, start, end, piece.repairs)
-        self._note_repeated(piece.repeated, start, end)
+        if piece.repeated:
+            self._note_repeated(piece.repeated, start, end)
 
     def _note_repeated(self, repeated: tuple[str, ...], start: int, end: int) -> None:
-        if repeated:
-            names = ", ".join(map(repr, repeated))
-            self._note("duplicate_keys", f"the last value counts of {names}", start, end)
+        names = ", ".join(map(repr, repeated))
+        self._note("duplicate_keys", f"the last value counts of {names}", start, end)
 
     def _take_object(
         self,
@@ -272,13 +274,14 @@ class _Reply:
             self._take_answer(draft, start, end)
             return end
         draft = self._checked(draft, dialect, end - start)
-        if not isinstance(draft, Fault) and self._ended_early(dialect, value, start, end):
+        if type(draft) is Draft and self._ended_early(dialect, value, start, end):
             draft = Fault("malformed_block", "it ends before what belongs to it: a brace too many")
         if isinstance(draft, Fault):
             self._reject(draft.code, draft.message, dialect, start, end, start)
         else:
             self._admit(draft, dialect, start, end, repairs)
-            self._note_repeated(repeated, start, end)
+            if repeated:
+                self._note_repeated(repeated, start, end)
         return end
 
     def _take_answer(self, answer: Answer, start: int, end: int) -> None:
@@ -462,12 +465,16 @@ class _Reply:
     ) -> bool:
         """Say whether the object may have been closed by a brace within it that is too many."""
         found = AFTERMATH.match(self._text, end)
-        if found is None or self._text.find("{", self._closed, start) >= 0:
+        if found is None or not self._is_alone(start):
             return False
         return found["brace"] is None or may_be_spilt(value, {*dialect.keys, *OWN_KEYS})
 
+    def _is_alone(self, start: int) -> bool:
+        """Say whether no brace was opened between the last call and *start*."""
+        return self._text.find("{", self._closed, start) < 0
+
     def _note_closers(self, start: int, end: int) -> None:
-        if self._text.startswith("}", end) and self._text.find("{", self._closed, start) < 0:
+        if self._text.startswith("}", end) and self._is_alone(start):
             self._note("extra_text", "a closing brace that nothing opened follows", end, end + 1)
         self._closed = end
 

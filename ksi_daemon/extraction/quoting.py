@@ -33,61 +33,67 @@ class Quoting:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._marked = "`" in text or ">" in text or "~" in text
         self._shown: Shown | None = None  # at the last place that was asked for
         self._at = 0
         self._blank = True  # so far on its line there is nothing, or nothing behind a block
         self._fences: list[tuple[str, bool]] = []  # run of the opening fence, whether it is live
+        self._dead_fences = 0  # how many of them are not
         self._thinking = False
         self._quoted_line = False
 
     def at(self, place: int) -> Shown | None:
         """Say how *place* is shown, None if it is said. No place before an earlier one."""
-        if not self._marked or (self._shown is None and not self._has_marks(place)):
+        gap = self._text[self._at : place]
+        plain = ">" not in gap and "~" not in gap  # then there can be fences of backticks only
+        if plain and self._shown is None and "`" not in gap:
             return None
-        self._advance(place)
+        self._advance(place, plain=plain)
         if self._thinking:
             self._shown = "thought"
-        elif self._fences and not all(live for _, live in self._fences):
+        elif self._dead_fences:
             self._shown = "fenced"
         else:
             self._shown = "quoted" if self._quoted_line else None
         return self._shown
 
-    def _has_marks(self, place: int) -> bool:
-        find, start = self._text.find, self._at
-        return (
-            find("`", start, place) >= 0
-            or find(">", start, place) >= 0
-            or find("~", start, place) >= 0
-        )
+    def settle(self, line_end: int) -> int:
+        """Take note of the layout up to *line_end*, a line feed in a text that goes on behind it.
+
+        Return the place before which the text is not needed again.
+        """
+        if line_end > self._at:
+            self.at(line_end)
+            self._at = line_end
+        return self._at
+
+    def move(self, text: str, cut: int) -> None:
+        """Go on in *text*, which lacks *cut* characters that were there, and may hold more."""
+        self._text, self._at = text, self._at - cut
 
     def pass_over(self, end: int) -> None:
         """Go on at *end*: what lies before it belongs to a block and has no layout."""
         self._at, self._blank = end, True
 
-    def _advance(self, place: int) -> None:
+    def _advance(self, place: int, *, plain: bool) -> None:
+        """Read on to *place*; *plain*: up to there, no marks are met but backticks."""
         text, start = self._text, self._at
         line = text.rfind("\n", start, place) + 1
         if line or not start:
-            self._quoted_line = _BLOCK_QUOTE.match(text, line, place) is not None
-        # Between two calls there is most often nothing but a fence or two.
-        plain = text.find("~", start, place) < 0 and text.find("<", start, place) < 0
+            self._quoted_line = not plain and _BLOCK_QUOTE.match(text, line, place) is not None
         while self._at < place:
             if self._thinking:
                 self._at = self._leave_thought(place)
                 continue
-            mark = self._plain_mark(place) if plain else self._any_mark(place)
-            self._at = place if mark < 0 else self._turn(mark, place)
+            mark = text.find("```", self._at, place) if plain else self._any_mark(place)
+            if mark < 0:
+                break
+            self._at = self._turn(mark, place)
         self._at = place
 
     def _leave_thought(self, place: int) -> int:
         end = self._text.find(_THOUGHT_END, self._at, place)
         self._thinking = end < 0
         return place if end < 0 else end + len(_THOUGHT_END)
-
-    def _plain_mark(self, place: int) -> int:
-        return self._text.find("```", self._at, place)
 
     def _any_mark(self, place: int) -> int:
         found = _MARK.search(self._text, self._at, place)
@@ -124,11 +130,13 @@ class Quoting:
     def _open_fence(self, run: str, live: bool) -> None:
         if len(self._fences) < _MAX_FENCES:
             self._fences.append((run, live))
+            self._dead_fences += not live
 
     def _close_fence(self, run: str) -> bool:
         """Close the innermost fence that *run* is long enough for, and all within it."""
         for index in range(len(self._fences) - 1, -1, -1):
             if run.startswith(self._fences[index][0]):
+                self._dead_fences -= sum(not live for _, live in self._fences[index:])
                 del self._fences[index:]
                 return True
         return False

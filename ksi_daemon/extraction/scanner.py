@@ -178,31 +178,30 @@ class Scanner:
         self._failures = 0
         self._doomed: dict[int, _Doomed | None] = {}  # None: and cannot resemble a call
         self._line_restart = 0, 0  # sought from, found at
+        self._next_start = 0, -1  # a candidate: the same
 
     def next(self, at: int, before: int | None = None) -> Found | None:
         """Return the first object that begins at *at* or behind it, and before *before*.
 
         None stands for the end of the text; nothing behind that gives None.
         """
+        text = self._text
         if before is None:
-            before = len(self._text)
-        while (start := self._brace(at, before)) >= 0:
-            found: Found | None
-            if start in self._doomed:
-                found = self._broken(start)
-            elif self._failures < MAX_FAILURES:
-                try:
-                    value, end = scan(self._text, start)
-                    if value:
-                        return Whole(start, end, value)
-                    # An empty object can be no call, and nothing is in it.
-                    self._failures += 1
-                    found = None
-                except (StopIteration, ValueError, RecursionError):
-                    self._failures += 1
-                    found = self._traced(start)
-            else:
-                found = self._traced(start)
+            before = len(text)
+        while self._failures < MAX_FAILURES:
+            start = text.find("{", at, before)
+            if start < 0:
+                return None
+            found = self._broken(start) if start in self._doomed else self._read(start)
+            if found is not None:
+                return found
+            at = start + 1
+        return self._next_candidate(at, before)
+
+    def _next_candidate(self, at: int, before: int) -> Found | None:
+        """Do the same in a text that is noise or hostile, where most braces begin nothing."""
+        while (start := self._candidate(at)) < before:
+            found = self._broken(start) if start in self._doomed else self._traced(start)
             if found is not None:
                 return found
             at = start + 1
@@ -235,12 +234,26 @@ class Scanner:
                     return start, False
         return len(self._text), False
 
-    def _brace(self, at: int, before: int) -> int:
-        """Return the next brace worth a try: at first any, later only a candidate."""
-        if self._failures < MAX_FAILURES:
-            return self._text.find("{", at, before)
-        found = self._plan.candidate.search(self._text, at)
-        return found.start() if found and found.start() < before else -1
+    def _candidate(self, at: int) -> int:
+        """Return the first candidate at *at* or behind it; the end of the text if there is none."""
+        sought, found = self._next_start
+        if not sought <= at <= found:
+            match = self._plan.candidate.search(self._text, at)
+            found = match.start() if match else len(self._text)
+            self._next_start = at, found
+        return found
+
+    def _read(self, start: int) -> Found | None:
+        try:
+            value, end = scan(self._text, start)
+        except (StopIteration, ValueError, RecursionError):
+            self._failures += 1
+            return self._traced(start)
+        if value:
+            return Whole(start, end, value)
+        # An empty object can be no call, and nothing is in it.
+        self._failures += 1
+        return None
 
     def _traced(self, start: int) -> Found | None:
         """Return the object at *start*, None if it begins none.

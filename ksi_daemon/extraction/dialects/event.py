@@ -29,7 +29,6 @@ __all__ = ["EventDialect"]
 _EVENT: Final = re.compile(rf"{spelled('event')}\s*+{QUOTE}([^\s\"'‘’“”]++)(?:{QUOTE}|\Z)")
 _DATA: Final = re.compile(spelled("data"))
 _KNOWN: Final = frozenset({"event", "data", "id", "_k"})
-_SAMPLE: Final[tuple[str, Mapping[str, Any]]] = ("agent:status", {"status": "ready"})
 
 
 class EventDialect(ObjectDialect):
@@ -38,12 +37,15 @@ class EventDialect(ObjectDialect):
     opening: ClassVar[str] = r'"event"\s*+:'
     markers: ClassVar[tuple[str, ...]] = ('"event"',)
     nonce_place: ClassVar[str] = 'beside `event` as `"_k": "{nonce}"`'
+    sample = ("agent:status", {"status": "ready"})
 
     def read(self, block: dict[str, Any], *, strict: bool) -> Draft | Fault | None:
         name = block.get("event")
         if not isinstance(name, str) or not is_event_name(name):
             return None
-        args = object_args(block.get("data"), "data", strict=strict)
+        args = block.get("data")
+        if type(args) is not dict:
+            args = object_args(args, "data", strict=strict)
         if len(block) == 2 and "data" in block:
             return args if isinstance(args, Fault) else Draft(name, args, None)
         others = [key for key in block if key not in _KNOWN and not key.startswith("_")]
@@ -77,7 +79,7 @@ class EventDialect(ObjectDialect):
         return json.dumps({"event": name, **proof, "data": args}, ensure_ascii=False)
 
     def teach(self, *, compact: bool) -> str:
-        name, args = self.sample or _SAMPLE
+        name, args = self.sample
         example = self.write(name, args, "")
         if compact:
             return f"Short, flat data: {example}"
