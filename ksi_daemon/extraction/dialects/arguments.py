@@ -1,13 +1,14 @@
 """The arguments of a call whose name was told before them: an object up to what closes it.
 
 An object that is whole can still be cut short by a brace too many within it, and then some of its
-members stand behind it. So what follows the object decides too: nothing but what closes the block
-may stand before that, and neither a member nor a brace behind an object that nothing closes.
+members stand behind it. So what follows the object decides too: where a member stands, the block
+is refused; where a brace too many stands, it is dropped if it can be that of no inner object.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
@@ -31,9 +32,10 @@ from ksi_daemon.extraction.dialects.framing import (
 )
 from ksi_daemon.extraction.reader import scan
 
-__all__ = ["Ends", "Named", "goes_on", "read_arguments"]
+__all__ = ["Ends", "Named", "past_surplus", "read_arguments"]
 
-_SPILT: Final = re.compile(r'\s*+(?:[}\]]|,?+\s*+"(?:[^"\\\n]|\\.)*+"\s*+:)')
+_SURPLUS: Final = re.compile(r"\s*+\}[\s}]*+")
+_MEMBER: Final = re.compile(r'\s*+,?+\s*+"(?:[^"\\\n]|\\.)*+"\s*+:')
 _BLANK_LINE: Final = "\n\n"
 
 
@@ -78,9 +80,36 @@ def read_arguments(text: str, told: Named, ends: Ends, reading: Reading) -> Piec
     return _refused(told, closer.end() if closer else limit, fault, at)
 
 
-def goes_on(text: str, at: int) -> bool:
-    """Say whether *at*, behind a whole object, something stands that belongs within one."""
-    return _SPILT.match(text, at) is not None
+def past_surplus(
+    text: str, end: int, value: Any, keys: Collection[str] | None = None
+) -> int | None:
+    """Return the place behind the closing braces that follow the object *value* and close nothing.
+
+    It is *end* if there are none, and None if *value* may have lost members to a brace too many.
+    *keys* are all that such an object has, None if it may have any.
+    """
+    surplus = _SURPLUS.match(text, end)
+    behind = surplus.end() if surplus else end
+    if _MEMBER.match(text, behind) or (surplus and _may_be_cut(value, keys)):
+        return None
+    return behind
+
+
+def _may_be_cut(value: Any, keys: Collection[str] | None) -> bool:
+    """Say whether one of the objects in *value* may have been closed before its last members.
+
+    Those would stand in what surrounds it, behind it, and that would end where *value* ends.
+    """
+    if keys is not None and isinstance(value, dict):
+        if any(key not in keys for key in value):
+            return True
+        value = next(reversed(value.values()), None)
+    while isinstance(value, dict) and value:
+        *before, last = value.values()
+        if any(isinstance(each, dict) for each in before):
+            return True
+        value = last
+    return False
 
 
 def _quoted(text: str, told: Named, ends: Ends, reading: Reading) -> Piece:
@@ -97,19 +126,21 @@ def _quoted(text: str, told: Named, ends: Ends, reading: Reading) -> Piece:
 def _closed(text: str, told: Named, body: Body, ends: Ends, reading: Reading) -> Piece:
     """Return the call with arguments *body*, if what follows them is in order."""
     limit, closer = _limit(text, body.end, ends)
-    behind = past_space(text, body.end)
+    end = closer.end() if closer else _paragraph(text, body.end, limit)
+    complete = past_surplus(text, body.end, body.value)
+    if complete is None or (complete > body.end and not reading.repairs):
+        fault = Fault("malformed_block", "it ends before what belongs to it: a brace too many")
+        return _refused(told, end, fault, body.end)
+    behind = past_space(text, complete)
     if closer is not None and behind < closer.start():
         spot = where(text, told.start, behind)
         fault = Fault("malformed_block", f"expected {closer[0]!r}, got {text[behind]!r} at {spot}")
-        return _refused(told, closer.end(), fault, behind)
-    if closer is None and goes_on(text, body.end):
-        fault = Fault("malformed_block", "the object ends before what belongs to it")
-        return _refused(told, max(_paragraph(text, body.end, limit), body.end), fault, behind)
+        return _refused(told, end, fault, behind)
     if closer is None and ends.closer is not None and reading.strict:
         fault = Fault("unterminated_block", "what closes the block is missing")
         return _refused(told, body.end, fault, body.end)
-    end = closer.end() if closer else body.end
-    return _piece(told, end, body.value, body.repairs, body.repeated)
+    repairs = (*body.repairs, "extra_closer") if complete > body.end else body.repairs
+    return _piece(told, closer.end() if closer else complete, body.value, repairs, body.repeated)
 
 
 def _unread(text: str, told: Named, body: Unread, ends: Ends, reading: Reading) -> Piece:

@@ -5,6 +5,7 @@ the model was trained on. What closes it is taken when it is there: models leave
 
     <tool_call>{"name": "read_file", "arguments": {"path": "a"}}</tool_call>
     [TOOL_CALLS] [{"name": "read_file", "arguments": {"path": "a"}}]
+    <|tools_prefix|>[{"read_file": {"path": "a"}}]<|tools_suffix|>
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from ksi_daemon.extraction.dialects.arguments import past_surplus
 from ksi_daemon.extraction.dialects.base import (
     Draft,
     Fault,
@@ -29,7 +31,7 @@ from ksi_daemon.extraction.dialects.base import (
     listed,
     object_args,
 )
-from ksi_daemon.extraction.dialects.framing import Unread, mend_body, past_space, read_body
+from ksi_daemon.extraction.dialects.framing import Body, Unread, mend_body, past_space, read_body
 
 __all__ = ["HeadedDialect"]
 
@@ -50,8 +52,13 @@ HEADS: Final[Mapping[str, str]] = MappingProxyType(
         "<|tool_call_start|>": "<|tool_call_end|>",  # LFM2
         "<|function_call|>": "</s>",  # GigaChat
         "function call<|role_sep|>": "</s>",  # GigaChat 3
+        "<|content_invoke_tool_json|>": "<|end_message|>",  # Inkling
+        "<|tools_prefix|>": "<|tools_suffix|>",  # Apertus
+        "Action:\n```json": "```",  # Command R+
     }
 )
+# What some models write before their mark.
+_BEFORE: Final = r"(?:<\|message_sep\|>\s*+|<\|message_model\|>[^<\n]{0,200}+)?+"
 _NAMES: Final = ("name", "tool_name")
 _ARGUMENTS: Final = ("arguments", "parameters", "args")
 _IDS: Final = ("id", "tool_call_id")
@@ -67,7 +74,7 @@ class HeadedDialect(FramedDialect):
     name: ClassVar[str] = "headed"
     markers: ClassVar[tuple[str, ...]] = tuple(HEADS)
     opener: ClassVar[re.Pattern[str]] = re.compile(
-        rf"({'|'.join(map(re.escape, HEADS))})(?=\s*+(?:\[\s*+)?\{{)"
+        rf"{_BEFORE}({'|'.join(map(re.escape, HEADS))})(?=\s*+(?:\[\s*+)?\{{)"
     )
     restart: ClassVar[str] = rf"(?:{'|'.join(map(re.escape, HEADS))})"
 
@@ -107,11 +114,23 @@ def _pieces(text: str, at: int, closer: str, reading: Reading) -> list[Piece]:
         body = read_body(text, at, reading)
         if isinstance(body, Unread):
             return [*pieces, _unread(text, at, closer, body, reading)]
-        pieces.append(Piece(at, body.end, _draft(body.value), at, body.repairs, body.repeated))
-        comma = separator.match(text, body.end)
+        piece = _read(text, at, closer, body, reading)
+        pieces.append(piece)
+        comma = separator.match(text, piece.end)
         if comma is None:
             return pieces
         at = comma.end()
+
+
+def _read(text: str, at: int, closer: str, body: Body, reading: Reading) -> Piece:
+    """Return the call that the object at *at* makes, if nothing that belongs to it follows it."""
+    end = past_surplus(text, body.end, body.value, _KEYS)
+    if end is None or (end > body.end and not reading.repairs):
+        fault = Fault("malformed_block", "it ends before what belongs to it: a brace too many")
+        limit, closed = _limit(text, body.end, closer)
+        return Piece(at, limit if closed else body.end, fault, body.end)
+    repairs = (*body.repairs, "extra_closer") if end > body.end else body.repairs
+    return Piece(at, end, _draft(body.value), at, repairs, body.repeated)
 
 
 def _unread(text: str, at: int, closer: str, body: Unread, reading: Reading) -> Piece:
@@ -148,7 +167,7 @@ def _draft(block: dict[str, Any]) -> Draft | Fault:
     inner = function if isinstance(function, dict) else block
     name = _first(inner, _NAMES)
     if not is_tool_name(name):
-        return Fault("missing_name", f"'name' must name a tool, got {name!r:.60}")
+        return _keyed(block) or Fault("missing_name", f"'name' must name a tool, got {name!r:.60}")
     given = _first(block, _IDS)
     surplus = [key for key in inner if key not in _KEYS and not key.startswith("_")]
     if surplus and not any(key in inner for key in _ARGUMENTS):
@@ -157,6 +176,16 @@ def _draft(block: dict[str, Any]) -> Draft | Fault:
     if isinstance(args, Fault):
         return args
     return Draft(name, args, given if is_call_id(given) else None)
+
+
+def _keyed(block: dict[str, Any]) -> Draft | None:
+    """Return the call whose name is the only key of its object, and the value its arguments."""
+    [*pairs] = block.items()
+    if len(pairs) != 1:
+        return None
+    name, args = pairs[0]
+    named = is_tool_name(name) and name not in _KEYS and isinstance(args, dict)
+    return Draft(name, args, None) if named else None
 
 
 def _first(block: dict[str, Any], keys: tuple[str, ...]) -> Any:

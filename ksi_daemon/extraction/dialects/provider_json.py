@@ -1,10 +1,13 @@
 """The forms of providers' own interfaces, written as text by models that were trained on them.
 
     {"name": "read_file", "arguments": {"path": "a"}}            also with "parameters"
+    {"type": "function", "id": "c1", "function": {"name": "read_file", "arguments": "{...}"}}
     {"type": "tool_use", "id": "t1", "name": "read_file", "input": {"path": "a"}}
     {"functionCall": {"name": "read_file", "args": {"path": "a"}}}
 
-Much data has a name, so the first form is a call only if it holds nothing else.
+Much data has a name, so the first form is a call only if it holds nothing else. What describes a
+tool looks much like a call of it: its parameters are a schema, and a function in it has no
+arguments.
 """
 
 from __future__ import annotations
@@ -23,10 +26,13 @@ from ksi_daemon.extraction.dialects.base import (
     object_args,
 )
 
-__all__ = ["ProviderDialect"]
+__all__ = ["ProviderDialect", "read_provider"]
 
 _ARGUMENTS: Final = ("arguments", "parameters")
 _BESIDE: Final = frozenset({"name", "id", "type"})
+_WRAPPERS: Final = ("functionCall", "function_call")
+_BESIDE_WRAPPED: Final = frozenset({"id", "thought", "thoughtSignature", "thought_signature"})
+_BESIDE_FUNCTION: Final = frozenset({"id", "type", "index"})
 
 
 class ProviderDialect(ObjectDialect):
@@ -37,24 +43,18 @@ class ProviderDialect(ObjectDialect):
         "parameters",
         "type",
         "input",
-        "functionCall",
+        "function",
+        *_WRAPPERS,
     )
     opening: ClassVar[str] = (
         r'(?:"name"\s*+:\s*+"[^"\\]*+"\s*+,\s*+"(?:arguments|parameters)"'
-        r'|"type"\s*+:\s*+"tool_use"|"functionCall"\s*+:\s*+\{)'
+        r'|"type"\s*+:\s*+"tool_use"|"function_?[cC]all"\s*+:\s*+\{'
+        r'|"function"\s*+:\s*+\{\s*+"name"|"(?:type|id)"\s*+:\s*+"[^"\\]*+"\s*+,\s*+"function")'
     )
     markers: ClassVar[tuple[str, ...]] = ('"name"',)
 
     def read(self, block: dict[str, Any], *, strict: bool) -> Draft | Fault | None:
-        call = block.get("functionCall")
-        if isinstance(call, dict) and len(block) == 1:
-            return _draft(call, "args", None)
-        if block.get("type") == "tool_use" and "input" in block:
-            return _draft(block, "input", block.get("id"))
-        key = next((each for each in _ARGUMENTS if each in block), None)
-        if key is None or not isinstance(block[key], dict | str) or not {*block} - {key} <= _BESIDE:
-            return None
-        return _draft(block, key, block.get("id")) if is_tool_name(block.get("name")) else None
+        return read_provider(block)
 
     def resembles(self, head: Head) -> bool:
         told = head.values
@@ -68,6 +68,42 @@ class ProviderDialect(ObjectDialect):
 
     def teach(self, *, compact: bool) -> str:
         return "To call a tool, write one JSON object with its name and its arguments."
+
+
+def read_provider(block: dict[str, Any]) -> Draft | Fault | None:
+    """Return the call that *block* makes in a provider's form, or why it makes none.
+
+    None: it has no such form.
+    """
+    if block.get("type") == "tool_use" and "input" in block:
+        return _draft(block, "input", block.get("id"))
+    for key in _WRAPPERS:
+        if isinstance(block.get(key), dict) and {*block} - {key} <= _BESIDE_WRAPPED:
+            return _wrapped(block[key], block.get("id"))
+    function = block.get("function")
+    if isinstance(function, dict) and {*block} - {"function"} <= _BESIDE_FUNCTION:
+        called = {*function} <= {"name", "arguments"} and "arguments" in function
+        return _draft(function, "arguments", block.get("id")) if called else None
+    return _bare(block)
+
+
+def _wrapped(call: dict[str, Any], given: Any) -> Draft | Fault:
+    return _draft(call, "args" if "args" in call else "arguments", call.get("id", given))
+
+
+def _bare(block: dict[str, Any]) -> Draft | Fault | None:
+    key = next((each for each in _ARGUMENTS if each in block), None)
+    if key is None or not isinstance(block[key], dict | str) or not {*block} - {key} <= _BESIDE:
+        return None
+    if not is_tool_name(block.get("name")) or _is_schema(block[key]):
+        return None
+    return _draft(block, key, block.get("id"))
+
+
+def _is_schema(value: Any) -> bool:
+    """Say whether *value* describes an object's members instead of holding some."""
+    described = isinstance(value, dict) and value.get("type") == "object"
+    return described and isinstance(value.get("properties"), dict)
 
 
 def _draft(call: dict[str, Any], key: str, given: Any) -> Draft | Fault:
