@@ -67,11 +67,19 @@ class _Edit(msgspec.Struct, frozen=True):
 
 
 class Mender:
-    """What can be spent on the objects of one text."""
+    """What can be spent on the objects of one text.
 
-    def __init__(self, text: str) -> None:
+    *reached* is the place up to which the last object was read before it was given up.
+    """
+
+    def __init__(self, text: str, budget: int = BUDGET) -> None:
         self._text = text
-        self._left = BUDGET
+        self._left = budget
+        self.reached = 0
+
+    def over(self, text: str) -> Mender:
+        """Return one for the objects of *text*, with what is left to spend here."""
+        return Mender(text, self._left)
 
     def mend(
         self, start: int, limit: int, keys: Collection[str] | None, *, complete: bool
@@ -89,8 +97,10 @@ class Mender:
             found = trace(piece, 0)
             if not isinstance(found, Stop):
                 self._left -= found.end
+                self.reached = start - shift + found.end
                 return _verified(piece, found.end, start - shift, repairs, keys)
             self._left -= found.at
+            self.reached = start - shift + found.at
             edit = _edit(piece, found, complete=complete)
             if edit is None:
                 return None
