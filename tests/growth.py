@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["LINEAR", "doubling"]
+__all__ = ["LINEAR", "doubling", "seconds"]
 
 # Twice the input at twice the cost is 2.0; at four times, which is what must not be, 4.0.
 LINEAR: Final = 2.6
@@ -23,14 +23,15 @@ def doubling(cost: Callable[[int], object], size: int) -> float:
     """
     once = twice = float("inf")
     for _ in range(ROUNDS):
-        once = min(once, _seconds(cost, size))
-        twice = min(twice, _seconds(cost, 2 * size))
+        once = min(once, seconds(cost, size))
+        twice = min(twice, seconds(cost, 2 * size))
         if twice < LINEAR * max(once, FLOOR):
             break
     return twice / max(once, FLOOR)
 
 
-def _seconds(cost: Callable[[int], object], size: int) -> float:
+def seconds(cost: Callable[[int], object], size: int) -> float:
+    """Return the CPU time that ``cost(size)`` takes."""
     gc.collect()
     gc.disable()
     try:
