@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ksi_daemon.extraction.dialects import Schemas
 from ksi_daemon.extraction.extractor import extract, new_call_id
+from ksi_daemon.extraction.functions import tool_of
 from ksi_daemon.extraction.model import (
     EXTRACTOR_VERSION,
     Call,
@@ -14,7 +15,7 @@ from ksi_daemon.extraction.model import (
     to_json,
 )
 from ksi_daemon.extraction.presets import PRESETS, Protocol, protocol
-from ksi_daemon.extraction.prompt import Tool, corrections, teach
+from ksi_daemon.extraction.prompt import Tool, augment, corrections, teach
 from ksi_daemon.extraction.survey import candidates
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Schemas",
     "Tool",
     "as_event",
+    "augment",
     "candidates",
     "corrections",
     "extract",
@@ -35,4 +37,5 @@ __all__ = [
     "protocol",
     "teach",
     "to_json",
+    "tool_of",
 ]

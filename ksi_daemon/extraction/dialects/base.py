@@ -129,14 +129,14 @@ class Dialect(ABC):
     """One way to write a call. Each block of it holds one of the literals *markers*.
 
     What a dialect teaches may depend on whom it is taught: *sample* is the name and the arguments
-    of a call that they can make, None for one that stands for any; *nonce* is what their calls
-    should carry in this turn. *nonce_place* says where that goes, empty if there is no place.
+    of a call that they can make, *nonce* what their calls should carry in this turn. *nonce_place*
+    says where in a call that goes, empty if it has no place for it.
     """
 
     name: ClassVar[str]
     markers: ClassVar[tuple[str, ...]]
     nonce_place: ClassVar[str] = ""
-    sample: tuple[str, Mapping[str, Any]] | None = None
+    sample: tuple[str, Mapping[str, Any]] = ("read_file", {"path": "notes.txt"})
     nonce: str | None = None
 
     @abstractmethod
@@ -150,9 +150,9 @@ class Dialect(ABC):
     def taught(
         self, *, sample: tuple[str, Mapping[str, Any]] | None = None, nonce: str | None = None
     ) -> Self:
-        """Return this dialect as it is taught with *sample* and written with *nonce*."""
+        """Return this dialect as it is taught with *sample*, if given, and written with *nonce*."""
         taught = copy(self)
-        taught.sample = sample
+        taught.sample = sample or self.sample
         taught.nonce = nonce if self.nonce_place else None
         return taught
 

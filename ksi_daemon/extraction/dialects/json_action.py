@@ -28,7 +28,6 @@ __all__ = ["FORMS", "ActionDialect"]
 MAX_THOUGHT: Final = 200  # characters
 
 FORMS: Final = "a reply is one object with either 'action' or 'final'"
-_SAMPLE: Final[tuple[str, dict[str, Any]]] = ("name_of_tool", {})
 # Many things have an action, so what stands there must be an object, or be cut off.
 _AHEAD: Final = re.compile(rf"(?:{spelled('action')}|{spelled('final')})\s*+\Z")
 
@@ -61,7 +60,7 @@ class ActionDialect(ObjectDialect):
         return json.dumps({"action": {"tool": name, "args": args}}, ensure_ascii=False)
 
     def teach(self, *, compact: bool) -> str:
-        name, args = self.sample or _SAMPLE
+        name, args = self.sample
         action = {"thought": "why, in a few words", "action": {"tool": name, "args": args}}
         shown = json.dumps(action, ensure_ascii=False)
         final = json.dumps({"final": {"content": {"status": "ok"}}})

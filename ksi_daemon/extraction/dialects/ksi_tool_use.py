@@ -24,10 +24,6 @@ __all__ = ["ToolUseDialect"]
 _TYPE: Final = "ksi_tool_use"
 _PREFIX: Final = "ksiu_"
 _QUOTED_TYPE: Final = re.compile(rf"{QUOTE}{_TYPE}{QUOTE}")
-_SAMPLE: Final[tuple[str, Mapping[str, Any]]] = (
-    "agent:status",
-    {"status": "ready", "note": 'Line one.\nLine two, with a "quote".'},
-)
 
 
 class ToolUseDialect(ObjectDialect):
@@ -35,7 +31,11 @@ class ToolUseDialect(ObjectDialect):
     keys: ClassVar[tuple[str, ...]] = ("type", "id", "name", "input")
     opening: ClassVar[str] = r'"type"\s*+:\s*+"ksi_tool_use"'
     markers: ClassVar[tuple[str, ...]] = ('"ksi_tool_use"',)
-    nonce_place: ClassVar[str] = "in the id, `ksiu_{nonce}_01`"
+    nonce_place: ClassVar[str] = "in the id as `ksiu_{nonce}_01`"
+    sample = (
+        "agent:status",
+        {"status": "ready", "note": 'Line one.\nLine two, with a "quote".'},
+    )
 
     def read(self, block: dict[str, Any], *, strict: bool) -> Draft | Fault | None:
         if block.get("type") != _TYPE:
@@ -70,7 +70,7 @@ class ToolUseDialect(ObjectDialect):
         return json.dumps(self._block(name, args, id), ensure_ascii=False)
 
     def teach(self, *, compact: bool) -> str:
-        name, args = self.sample or _SAMPLE
+        name, args = self.sample
         example = self._block(name, args, "ksiu_01")
         if compact:
             return f"Any other data: {json.dumps(example, ensure_ascii=False)}"

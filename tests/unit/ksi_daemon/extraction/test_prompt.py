@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from ksi_daemon.extraction import Tool, corrections, extract, protocol, teach
 from ksi_daemon.extraction.dialects import DIALECTS
-from ksi_daemon.extraction.prompt import example_args
 
 KSI = protocol("ksi")
 STATUS = Tool(
@@ -33,10 +31,11 @@ CREATE = Tool(
             "name": {"type": "string"},
             "kind": {"enum": ["agent", "tool"]},
             "tags": {"type": "array", "items": {"type": "string"}},
+            "content": {"type": "string", "description": "Its\ntext."},
         },
         "required": ["name", "kind"],
     },
-    {"name": "a", "content": 'two lines\nand "quotes"'},
+    {"name": "a", "kind": "agent", "content": 'two lines\nand "quotes"'},
 )
 
 
@@ -65,10 +64,11 @@ def test_lists_the_events_with_an_example_each() -> None:
     assert "- status (string, required)" in text
     assert '- kind ("agent" or "tool", required)' in text
     assert "- tags (list of string)" in text
+    assert "- content (string): Its text." in text
     shown = extract(text[text.index("## Events that you may emit") :], KSI).calls
     assert [(call.dialect, call.name, call.args) for call in shown] == [
         ("event", STATUS.name, STATUS.example),
-        ("ksi_tool_use", CREATE.name, CREATE.example),
+        ("ksi_body", CREATE.name, CREATE.example),
     ]
 
 
@@ -99,8 +99,8 @@ def test_S003_6_prompted_tools_are_described_by_signature() -> None:
         "## Available Tools\n\n"
         "**agent:status**\nSay how you are.\nParameters:\n"
         "  - status (str) (required)\n  - note (str) (optional)\n"
-        f"To use: Output JSON in this format:\n{example}\n\n"
-        "**Important:** To call a tool, output valid JSON with this structure:\n\n"
+        f"\nTo use: Output JSON in this format:\n{example}\n\n"
+        "**Important:** To call a tool, output valid JSON with this structure:\n"
         f"{example}\n"
     )
 
@@ -139,26 +139,6 @@ def test_S000_41_42_the_action_form_lists_closed_schemas() -> None:
     assert [json.loads(line) for line in lines] == [
         {**tool.schema, "additionalProperties": False} for tool in (STATUS, CREATE)
     ]
-
-
-@pytest.mark.parametrize(
-    ("schema", "args"),
-    [
-        pytest.param({}, {}, id="nothing"),
-        pytest.param(CREATE.schema, {"name": "text", "kind": "agent"}, id="required fields"),
-        pytest.param(
-            {
-                "properties": {"a": {"$ref": "#/$defs/A"}, "b": {"anyOf": [{"type": "integer"}]}},
-                "required": ["a", "b"],
-                "$defs": {"A": {"type": "object", "properties": {}, "required": []}},
-            },
-            {"a": {}, "b": 1},
-            id="references and choices",
-        ),
-    ],
-)
-def test_makes_up_arguments(schema: dict[str, Any], args: dict[str, Any]) -> None:
-    assert example_args(schema) == args
 
 
 def test_corrections_name_code_place_and_text() -> None:

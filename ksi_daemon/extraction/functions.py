@@ -1,0 +1,83 @@
+"""Describe a Python function as a tool: a schema from its signature, words from its docstring.
+
+What a model cannot give is hidden: the object or the context that a function is called with, and
+what it takes beyond its named parameters. Nothing is called or imported here; annotations that are
+text are looked up in the function's own module.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, Final, get_type_hints
+
+import msgspec
+
+from ksi_daemon.extraction.prompt import Tool
+
+__all__ = ["tool_of"]
+
+_HIDDEN: Final = frozenset({"self", "cls", "ctx", "context"})
+_VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def tool_of(function: Callable[..., Any], name: str | None = None) -> Tool:
+    """Return *function* as a tool called *name*, by default as the function is.
+
+    The description is the first line of the docstring. A parameter without an annotation, or with
+    one that JSON has nothing like, takes any value; one without a default is required.
+    """
+    hints = _hints(function)
+    taken = list(_taken(function))
+    kinds = [hints.get(each.name, Any) for each in taken]
+    schemas, components = _schemas(kinds)
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            each.name: {**schema, **_default(each)}
+            for each, schema in zip(taken, schemas, strict=True)
+        },
+        "required": [each.name for each in taken if each.default is inspect.Parameter.empty],
+    }
+    if components:
+        schema["$defs"] = components
+    first, _, _ = (inspect.getdoc(function) or "").partition("\n")
+    own_name: str = getattr(function, "__name__", type(function).__name__)
+    return Tool(name or own_name, first.strip(), schema)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except (NameError, TypeError, AttributeError):  # of a name that exists for type checkers only
+        return {}
+
+
+def _taken(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name not in _HIDDEN and parameter.kind not in _VARIADIC:
+            yield parameter
+
+
+def _schemas(kinds: list[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the schema of each of *kinds*, and those that they refer to."""
+    known = [kind if _has_schema(kind) else Any for kind in kinds]
+    schemas, components = msgspec.json.schema_components(known, ref_template="#/$defs/{name}")
+    return list(schemas), components
+
+
+def _has_schema(kind: Any) -> bool:
+    try:
+        msgspec.json.schema(kind)
+    except (TypeError, RuntimeError):
+        return False
+    return True
+
+
+def _default(parameter: inspect.Parameter) -> dict[str, Any]:
+    if parameter.default is inspect.Parameter.empty:
+        return {}
+    try:
+        return {"default": msgspec.to_builtins(parameter.default)}
+    except TypeError:
+        return {}

@@ -1,0 +1,117 @@
+"""Functions as tools: what is told of each kind of parameter, and what is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Optional, Union
+
+import pytest
+
+from ksi_daemon.extraction import protocol, teach
+from ksi_daemon.extraction.functions import tool_of
+from ksi_daemon.extraction.signatures import parameters
+
+if TYPE_CHECKING:
+    from nowhere import Unknown
+
+pytestmark = pytest.mark.conformance
+
+
+def run_code(code: str, language: str = "python") -> str:
+    """Executes code in a sandbox.
+
+    The rest is for programmers.
+    """
+    return code
+
+
+@dataclass
+class Point:
+    x: int
+
+
+def everything(
+    self: object,
+    ctx: object,
+    untyped,  # type: ignore[no-untyped-def]
+    value: Any,
+    maybe: Optional[int],  # noqa: UP045
+    modern: int | None,
+    either: Union[int, str],  # noqa: UP007
+    names: list[str],
+    mode: Literal["fast", "slow"],
+    point: Point,
+    foreign: Callable[[], None],
+    *args: int,
+    flag: bool = False,
+    nothing: str | None = None,
+    odd: object = object,
+    **kwargs: str,
+) -> None: ...
+
+
+def test_S003_6_the_signature_becomes_lines() -> None:
+    text = teach(protocol("prompt_tools"), [tool_of(run_code)])
+    lines = text.splitlines()
+    assert lines[2:9] == [
+        "**run_code**",
+        "Executes code in a sandbox.",
+        "Parameters:",
+        "  - code (str) (required)",
+        "  - language (str) (optional, default: python)",
+        "",
+        "To use: Output JSON in this format:",
+    ]
+
+
+def test_S003_7_10_each_kind_of_parameter_has_its_line() -> None:
+    assert list(parameters(tool_of(everything).schema)) == [
+        "  - untyped (Any) (required)",
+        "  - value (Any) (required)",
+        "  - maybe (int | None) (required)",
+        "  - modern (int | None) (required)",
+        "  - either (int | str) (required)",
+        "  - names (list[str]) (required)",
+        "  - mode (Literal['fast', 'slow']) (required)",
+        "  - point (dict) (required)",
+        "  - foreign (Any) (required)",
+        "  - flag (bool) (optional, default: false)",
+        "  - nothing (str | None) (optional, default: null)",
+        "  - odd (Any) (optional)",
+    ]
+
+
+def test_S003_9_10_no_parameters_and_no_docstring() -> None:
+    def ping() -> None: ...
+
+    text = teach(protocol("prompt_tools"), [tool_of(ping)])
+    assert "**ping**\nTool: ping\nParameters:\n  (no parameters)\n" in text
+    assert '{"tool": "ping", "arguments": {}}' in text
+
+
+def test_a_method_and_another_name() -> None:
+    class Box:
+        def put(self, item: str) -> None:
+            """Put something in."""
+
+    tool = tool_of(Box().put, "box:put")
+    assert (tool.name, tool.description) == ("box:put", "Put something in.")
+    assert list(tool.schema["properties"]) == ["item"]
+
+
+def test_what_an_annotation_refers_to_comes_along() -> None:
+    def draw(points: list[Point]) -> None: ...
+
+    schema = tool_of(draw).schema
+    assert schema["properties"]["points"]["items"] == {"$ref": "#/$defs/Point"}
+    assert schema["$defs"]["Point"]["required"] == ["x"]
+
+
+def test_an_annotation_that_only_type_checkers_know() -> None:
+    def odd(a: Unknown, b: int = 1) -> None: ...
+
+    assert list(parameters(tool_of(odd).schema)) == [
+        "  - a (Any) (required)",
+        "  - b (Any) (optional, default: 1)",
+    ]
