@@ -166,10 +166,22 @@ class FramedDialect(Dialect):
 
     opener: ClassVar[re.Pattern[str]]
     restart: ClassVar[str]
+    # What ends a block, as a stream sees it arrive: before it has, no block is settled.
+    closing: ClassVar[re.Pattern[str] | None] = None
 
     @abstractmethod
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
         """Return the block that begins at *opener*, None if that is prose."""
+
+    def settled(
+        self, text: str, opener: re.Match[str], framed: Framed | None, reading: Reading
+    ) -> bool:
+        """Say whether ``frame`` would return *framed* again however *text* goes on.
+
+        A stream asks this before it hands out a block, or the text of an opener that begins none.
+        False is always right: then the block waits for the end of the text.
+        """
+        return False
 
 
 class ObjectDialect(Dialect):
