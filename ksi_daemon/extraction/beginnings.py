@@ -21,7 +21,7 @@ from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, Final, TypeAlias
 
-__all__ = ["beginning", "beginning_or_match"]
+__all__ = ["beginning", "beginning_or_match", "either"]
 
 _END: Final = r"\Z"
 _NEVER: Final = "(?!)"
@@ -53,6 +53,7 @@ _CATEGORIES: Final = {
 _REPEATS: Final = {ops.MAX_REPEAT: "", ops.MIN_REPEAT: "?", ops.POSSESSIVE_REPEAT: "+"}
 _SINGLE: Final = frozenset({ops.LITERAL, ops.NOT_LITERAL, ops.ANY, ops.IN})
 _FLAGS: Final = re.MULTILINE | re.DOTALL | re.IGNORECASE | re.ASCII
+_LETTERS: Final = (("m", re.MULTILINE), ("s", re.DOTALL), ("i", re.IGNORECASE), ("a", re.ASCII))
 
 _Item: TypeAlias = tuple[Any, Any]
 
@@ -68,6 +69,16 @@ def beginning_or_match(pattern: re.Pattern[str]) -> re.Pattern[str]:
     """Return what matches where *pattern* does, or could when more text comes."""
     items = _items(pattern)
     return re.compile(f"{_begun(items)}|{_whole(items)}", pattern.flags & _FLAGS)
+
+
+def either(patterns: Sequence[re.Pattern[str]]) -> re.Pattern[str]:
+    """Return a pattern that matches where one of *patterns* does, without their groups."""
+    return re.compile("|".join(map(_flagged, patterns)) or _NEVER)
+
+
+def _flagged(pattern: re.Pattern[str]) -> str:
+    letters = "".join(letter for letter, flag in _LETTERS if pattern.flags & flag)
+    return f"(?{letters}:{_whole(_items(pattern))})"
 
 
 def _items(pattern: re.Pattern[str]) -> list[_Item]:

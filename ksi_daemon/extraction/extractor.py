@@ -28,7 +28,7 @@ from ksi_daemon.extraction.dialects import (
 )
 from ksi_daemon.extraction.dialects.framing import stopped, where
 from ksi_daemon.extraction.dialects.json_action import FORMS
-from ksi_daemon.extraction.frames import Frames
+from ksi_daemon.extraction.frames import Frames, present
 from ksi_daemon.extraction.legacy import complexity
 from ksi_daemon.extraction.model import Call, Diagnostic, Extraction, Rejected
 from ksi_daemon.extraction.presets import Protocol
@@ -38,12 +38,13 @@ from ksi_daemon.extraction.repair import Mended, Mender, may_be_spilt
 from ksi_daemon.extraction.scanner import Block, Broken, Plan, Scanner, Whole, plan
 from ksi_daemon.extraction.whole import Sole, read_whole
 
-__all__ = ["AFTERMATH", "OWN_KEYS", "Reply", "extract", "new_call_id"]
+__all__ = ["AFTERMATH", "EXCERPT", "Reply", "extract", "new_call_id", "too_long"]
 
 # Behind a call: a closing brace, or a member. Both belong to an object, and perhaps to the call.
 AFTERMATH: Final = re.compile(r'\s*+(?:(?P<brace>\})|,?+\s*+"[^"\\\n]*+"\s*+:)')
 # What a call may hold beside the keys of its dialect.
 OWN_KEYS: Final = frozenset({"id", "_k"})
+_sorted_json: Final = msgspec.json.Encoder(order="sorted").encode
 EXCERPT: Final = 60  # characters on either side of the place in question
 
 
@@ -65,8 +66,11 @@ def extract(
     *stop_reason* is the provider's word for why the text ends, None if it is not known. *tools*
     maps the names of tools to the JSON Schemas of their arguments: dialects whose arguments are
     plain text read them by it. *new_id* gives ids to calls that have none.
+
+    Some templates open the model's thought before the reply begins. The tag that closes it then
+    stands alone, and what lies before it is as much a thought as if it had been opened in the text.
     """
-    if "{" not in text and not plan(protocol.dialects).framed and not protocol.whole:
+    if "{" not in text and not protocol.whole and not present(text, plan(protocol.dialects).framed):
         return Extraction(text)
     reply = Reply(text, protocol, stop_reason, tools, new_id)
     if len(text) > protocol.max_reply_chars:
@@ -75,7 +79,16 @@ def extract(
         reply.read_whole()
     else:
         reply.read()
+        thought_until = reply.thought_end()
+        if thought_until:
+            reply = Reply(text, protocol, stop_reason, tools, new_id, thought_until)
+            reply.read()
     return reply.result()
+
+
+def too_long(length: int, limit: int) -> str:
+    """Return what is said to a reply of *length* characters."""
+    return f"the reply has {length} characters, more than the limit of {limit}"
 
 
 class Reply:
@@ -88,6 +101,7 @@ class Reply:
         stop_reason: str | None,
         tools: Schemas | None,
         new_id: Callable[[], str],
+        thought_until: int = 0,
     ) -> None:
         self._text = text
         self._protocol = protocol
@@ -95,7 +109,7 @@ class Reply:
         self._plan: Plan = plan(protocol.dialects)
         self._scanner = Scanner(text, self._plan)
         self._mender: Mender | None = None  # most texts need none
-        self._quoting = Quoting(text)
+        self._quoting = Quoting(text, thought_until)
         self._stop_reason = stop_reason
         self._tools = tools
         self._new_id = new_id
@@ -128,9 +142,13 @@ class Reply:
             fault, place = found
             self._reject(fault.code, fault.message, self._first, 0, len(self._text), place)
 
+    def thought_end(self) -> int:
+        """Return where the thought ends in whose middle the text began, 0 if it did not."""
+        return self._quoting.thought_end()
+
     def refuse_long(self) -> None:
-        limit, length = self._protocol.max_reply_chars, len(self._text)
-        message = f"the reply has {length} characters, more than the limit of {limit}"
+        length = len(self._text)
+        message = too_long(length, self._protocol.max_reply_chars)
         self._reject("size_limit", message, self._first, 0, length, 0)
 
     def result(self) -> Extraction:
@@ -424,7 +442,11 @@ class Reply:
         for code, message in draft.notes:
             self._note(code, message, start, end)
         id, generated = self._own_id(draft, start, end)
-        if self._protocol.dedupe and self._repeats(draft, id, generated):
+        if not generated and id in self._ids:
+            self._note("duplicate_id", f"the call {id!r} was repeated, and is one", start, end)
+            self._hidden.append((start, end))
+            return
+        if generated and self._protocol.dedupe and self._repeats(draft):
             self._note("duplicate_call", "the same call came before and was dropped", start, end)
             self._hidden.append((start, end))
             return
@@ -445,20 +467,13 @@ class Reply:
         if draft.id is None:
             return self._new_id(), True
         same = self._ids.get(draft.id)
-        if same is None:
-            return draft.id, False
-        if (same.name, same.args) == (draft.name, draft.args):
-            self._note("duplicate_id", f"the call {draft.id!r} was repeated", start, end)
+        if same is None or _is_same(same, draft):
             return draft.id, False
         self._note("duplicate_id", f"the id {draft.id!r} was used before", start, end)
         return self._new_id(), True
 
-    def _repeats(self, draft: Draft, id: str, generated: bool) -> bool:
-        return any(
-            (call.name, call.args) == (draft.name, draft.args)
-            and (call.id == id or (call.id_generated and generated))
-            for call in self._calls
-        )
+    def _repeats(self, draft: Draft) -> bool:
+        return any(call.id_generated and _is_same(call, draft) for call in self._calls)
 
     def _ended_early(
         self, dialect: ObjectDialect, value: dict[str, Any], start: int, end: int
@@ -492,3 +507,9 @@ class Reply:
 
     def _too_deep(self) -> str:
         return f"the block is nested deeper than {self._protocol.max_depth} levels"
+
+
+def _is_same(call: Call, draft: Draft) -> bool:
+    """Say whether *draft* asks for what *call* asks for. To Python 1, 1.0 and True are equal."""
+    alike = (call.name, call.args) == (draft.name, draft.args)
+    return alike and _sorted_json(call.args) == _sorted_json(draft.args)

@@ -1,0 +1,328 @@
+"""Read a text that is still growing: every step of the batch reader that no more text can change.
+
+The reader of a whole text goes from block to block. Here the same code takes the same steps, each
+only when it is *certain*: whatever follows, the reader of the whole text would take it too. So
+what was taken equals what it finds, by construction; only certainty has to be shown, and a doubt
+costs time and never an answer.
+
+-   An object that was read is certain, for JSON says itself where it ends. But a brace or a member
+    right behind a call belongs to it perhaps, so the first visible character there is awaited.
+-   An object that stops making sense is certain to be prose when that place is not at the end of
+    the text, and so much of what follows has come as a dialect looks at.
+-   A broken call is certain when it was mended, or found to be beyond mending, and a line and
+    something visible on the next have come behind it.
+-   A place where the beginning of an opening mark stands at the end of the text is in doubt.
+-   Of a block between marks, its dialect says whether it is certain.
+
+Text before the first doubt is not needed again, and dropped. What is kept of it is the state of
+the reader: layout, ids, the calls, and whether a brace was opened since the last call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from ksi_daemon.extraction.beginnings import beginning, beginning_or_match, either
+from ksi_daemon.extraction.dialects import Framed, FramedDialect, Schemas
+from ksi_daemon.extraction.extractor import AFTERMATH, EXCERPT, Reply, too_long
+from ksi_daemon.extraction.frames import Frames
+from ksi_daemon.extraction.model import Call, Diagnostic, Rejected
+from ksi_daemon.extraction.presets import Protocol
+from ksi_daemon.extraction.reader import Stop, trace
+from ksi_daemon.extraction.repair import Mended, Mender
+from ksi_daemon.extraction.scanner import AHEAD, Block, Broken, Found, Scanner, Whole, plan
+
+__all__ = ["Doubt", "Growing", "Signs", "signs"]
+
+_AFTERMATH_BEGUN: Final = beginning(AFTERMATH)
+_VISIBLE: Final = re.compile(r"\S")
+_ANYTHING: Final = re.compile(r"[\s\S]")
+_LINE: Final = re.compile(r"\n\s*+\S|\*/")
+_OPENED: Final = re.compile(r"[{\n]")
+# What can only be told when it ends: a number or word that may go on.
+_TOKEN_OVER: Final = re.compile(r"[\w.+\-]*+[^\w.+\-]")
+# An edit looks no further than to the end of its line, or past brackets, blanks and a fence.
+_BEYOND: Final = re.compile(r"[^\n]*+\n[\s}\]`~]*+[^\s}\]`~]")
+
+
+class Signs(msgspec.Struct, frozen=True):
+    """What the dialects of a protocol have a stream look out for.
+
+    *suspect* is a place where a block may begin; *begun* one where, for an opening mark, that
+    depends on text to come. *opener* is any opening mark. The last two are a candidate and a
+    second try in doubt, as the scanner knows them.
+    """
+
+    suspect: re.Pattern[str]
+    begun: re.Pattern[str]
+    opener: re.Pattern[str]
+    candidate_begun: re.Pattern[str]
+    restart_begun: re.Pattern[str]
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """The first place of which nothing is certain, and what would help.
+
+    *wake* is worth another look when it is found in what comes, None: the end of the object that
+    is open there.
+    """
+
+    place: int
+    wake: re.Pattern[str] | None
+
+
+class Growing(Reply):
+    """A reply of which more may come. All places are in the text that is left of it."""
+
+    def __init__(
+        self, protocol: Protocol, tools: Schemas | None, new_id: Callable[[], str]
+    ) -> None:
+        super().__init__("", protocol, None, tools, new_id)
+        self._signs = signs(protocol.dialects)
+        self._at = 0
+        self._braces_gone = False  # a brace was opened since the last call, in text that is gone
+        self._stopped: set[int] = set()  # objects that are open at a stop which is certain
+
+    def extend(self, more: str) -> None:
+        self._move(self._text + more, 0)
+
+    def shrink(self) -> int:
+        """Drop the text that is not needed again and return how much that was.
+
+        All before the last doubt has been read out by the caller.
+        """
+        line_end = self._text.rfind("\n", 0, self._at)
+        needed = self._quoting.settle(line_end)
+        cut = max(min(needed, self._at) - 1, 0)  # some marks look at the character before them
+        if cut:
+            opened = self._text.find("{", min(self._closed, cut), cut) >= 0
+            self._braces_gone = self._braces_gone or opened
+            self._move(self._text[cut:], cut)
+        return cut
+
+    def advance(self) -> Doubt | None:
+        """Take every block that is certain; None if nothing is in doubt up to the end."""
+        frames = self._frames() if self._plan.framed else None
+        while True:
+            doubt, framed = self._first_frame(frames)
+            limit = framed[1].start if framed else doubt.place if doubt else len(self._text)
+            within = self._advance_objects(limit)
+            if within is not None:
+                return within
+            if self._at > limit:
+                continue
+            self._at = limit
+            if framed is None:
+                return doubt
+            self._at = self._take_framed(*framed)
+
+    def finish(self, stop_reason: str | None) -> None:
+        """Read what is left: the text is over."""
+        self._stop_reason = stop_reason
+        if self._protocol.whole:
+            self.read_whole()
+        else:
+            self.read(self._at)
+        self._at = len(self._text)
+
+    def pass_prose(self) -> None:
+        """Take all that is left for prose: the caller has seen that nothing begins in it."""
+        self._at = len(self._text)
+
+    def refusal(self, at: int, length: int) -> Rejected:
+        """Return the rejection of what is left from *at* on, for the text is *length* long."""
+        message = too_long(length, self._protocol.max_reply_chars)
+        excerpt = self._text[at : at + EXCERPT]
+        return Rejected("size_limit", message, self._first.name, at, length, excerpt)
+
+    def ending(self) -> tuple[Any, str]:
+        """Return the content of the final answer, and the thought, as in ``Extraction``."""
+        return self._final(), self._thought
+
+    def visible(self, at: int, calls: int, rejected: int) -> Iterator[tuple[int, str]]:
+        """Yield each stretch of visible text from *at* on that is certain, and its place.
+
+        *calls* and *rejected* are how many were found before *at*.
+        """
+        spans = [*self._hidden, (self._at, self._at)]
+        spans += [call.span for call in self._calls[calls:]]
+        spans += [block.span for block in self._rejected[rejected:]]
+        self._hidden.clear()
+        for start, end in sorted(spans):
+            if at < start:
+                yield at, self._text[at:start]
+            at = max(at, end)
+
+    @property
+    def size(self) -> int:
+        """The length of the text that is kept."""
+        return len(self._text)
+
+    @property
+    def open_text(self) -> str:
+        """The text that is in doubt."""
+        return self._text[self._at :]
+
+    @property
+    def read_up_to(self) -> int:
+        """The place before which everything is certain."""
+        return self._at
+
+    @property
+    def calls(self) -> list[Call]:
+        return self._calls
+
+    @property
+    def rejected(self) -> list[Rejected]:
+        return self._rejected
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return self._diagnostics
+
+    def _move(self, text: str, cut: int) -> None:
+        self._text = text
+        self._at -= cut
+        self._closed = max(self._closed - cut, 0)
+        self._scanner = Scanner(text, self._plan)
+        self._quoting.move(text, cut)
+        self._mender = self._mender.over(text) if self._mender else None
+        self._stopped.clear()
+
+    def _is_alone(self, start: int) -> bool:
+        return not self._braces_gone and super()._is_alone(start)
+
+    def _note_closers(self, start: int, end: int) -> None:
+        super()._note_closers(start, end)
+        self._braces_gone = False
+
+    def _first_frame(
+        self, frames: Frames | None
+    ) -> tuple[Doubt | None, tuple[FramedDialect, Framed] | None]:
+        """Return the first block between marks, or the first place where one is in doubt."""
+        if frames is None:
+            return None, None
+        at, end = self._at, len(self._text)
+        begun = self._signs.begun.search(self._text, at)
+        doubt = Doubt(begun.start(), _ANYTHING) if begun and begun.start() < end else None
+        framed = frames.next(at)
+        limit = min(framed[1].start if framed else end, doubt.place if doubt else end)
+        unsettled = self._unsettled(at, limit)
+        if unsettled is not None:
+            return unsettled, None
+        if framed is None or (doubt is not None and doubt.place <= framed[1].start):
+            return doubt, None
+        return None, framed
+
+    def _unsettled(self, at: int, limit: int) -> Doubt | None:
+        """Return the first opening mark up to *limit* of which a dialect is not sure."""
+        text, reading = self._text, self._reading()
+        while (found := self._signs.opener.search(text, at)) and found.start() <= limit:
+            at = found.start()
+            for dialect in self._plan.framed:
+                opener = dialect.opener.match(text, at)
+                if opener is None:
+                    continue
+                framed = dialect.frame(text, opener, reading)
+                ended = framed is None or framed.end < len(text)
+                if not (ended and dialect.settled(text, opener, framed, reading)):
+                    return Doubt(at, dialect.closing or _ANYTHING)
+            at += 1
+        return None
+
+    def _advance_objects(self, before: int) -> Doubt | None:
+        """Take the objects that begin before *before*, up to the first doubt."""
+        if not self._plan.dialects:
+            return None
+        text = self._text
+        while (start := text.find("{", self._at, before)) >= 0:
+            self._at = start
+            if self._signs.candidate_begun.match(text, start):
+                return Doubt(start, None)
+            if not self._plan.candidate.match(text, start):
+                self._at = start + 1
+                continue
+            found = self._scanner.next(start, start + 1)
+            doubt = self._object_doubt(start, found)
+            if doubt is not None:
+                return doubt
+            self._at = start + 1 if found is None else self._take(found)
+        return None
+
+    def _take(self, found: Found) -> int:
+        if isinstance(found, Whole):
+            return self._take_object(found.start, found.end, found.value)
+        return self._take_odd(found) if isinstance(found, Block) else self._take_broken(found)
+
+    def _object_doubt(self, start: int, found: Found | None) -> Doubt | None:
+        if isinstance(found, Broken):
+            return self._broken_doubt(found)
+        if found is not None:
+            return self._end_doubt(start, found.end)
+        if start in self._stopped:
+            return None
+        stop = trace(self._text, start)
+        return self._stop_doubt(start, stop) if isinstance(stop, Stop) else None
+
+    def _end_doubt(self, start: int, end: int) -> Doubt | None:
+        """Doubt an object whose last brace may be one too many."""
+        if self._is_alone(start) and _AFTERMATH_BEGUN.match(self._text, end):
+            return Doubt(start, _VISIBLE)
+        return None
+
+    def _stop_doubt(self, start: int, stop: Stop) -> Doubt | None:
+        """Doubt the place where an object stops making sense, or what a dialect says to it."""
+        text, member = self._text, stop.member
+        if stop.ended:
+            return Doubt(start, None)
+        if not _TOKEN_OVER.match(text, stop.at):
+            return Doubt(start, _ANYTHING)
+        if len(text) < member + AHEAD and text.find("{", member) < 0:
+            return Doubt(start, _OPENED)
+        self._stopped.update(frame.start for frame in stop.frames)
+        return None
+
+    def _broken_doubt(self, broken: Broken) -> Doubt | None:
+        start, text = broken.start, self._text
+        doubt = self._stop_doubt(start, broken.stop)
+        if doubt is not None or self._quoting.at(start) is not None:
+            return doubt
+        mended, reached = self._tried(broken)
+        if mended is not None:
+            settled = _BEYOND.match(text, mended.end)
+            return self._end_doubt(start, mended.end) if settled else Doubt(start, _LINE)
+        end, _ = self._scanner.end_of(broken)
+        if text.startswith("/*", reached) and text.find("*/", reached) < 0:
+            return Doubt(start, _LINE)
+        begun = self._signs.restart_begun.search(text, broken.stop.member)
+        if begun is not None and begun.start() < min(end + 1, len(text)):
+            return Doubt(start, _LINE)
+        return None if _BEYOND.match(text, max(end, reached)) else Doubt(start, _LINE)
+
+    def _tried(self, broken: Broken) -> tuple[Mended | None, int]:
+        """Mend *broken* without spending on it; return also how far it was read."""
+        kept = self._mender
+        self._mender = trial = (kept or Mender(self._text)).over(self._text)
+        mended = self._mended(broken)
+        self._mender = kept
+        return mended, trial.reached
+
+
+@lru_cache(maxsize=64)
+def signs(names: tuple[str, ...]) -> Signs:
+    """Return what a stream looks out for with dialects *names*."""
+    wanted = plan(names)
+    openers = [dialect.opener for dialect in wanted.framed]
+    braces = [re.compile(r"\{")] if wanted.dialects else []
+    return Signs(
+        either([beginning_or_match(each) for each in (*braces, *openers)]),
+        either([beginning(each) for each in openers]),
+        either(openers),
+        beginning(wanted.candidate),
+        either([beginning(wanted.restart), beginning(wanted.line_restart)]),
+    )
