@@ -1,7 +1,8 @@
-"""Which parts of a reply are shown rather than said: code fences, block quotes, thoughts.
+"""Which parts of a reply are shown rather than said: code, block quotes, thoughts.
 
 A block in such a part does not fire. Fences labelled ``json`` and the like, or not at all, are how
-models present their calls, so these count as said.
+models present their calls, so these count as said. Of code within a line only the first thing
+counts that a backtick stands before: a backtick elsewhere on the line may be anything.
 
 Read lazily and in order: a reply without a block costs nothing, and the text of a call is passed
 over, so that a fence within one of its strings opens nothing.
@@ -14,7 +15,7 @@ from typing import Final, Literal
 
 __all__ = ["LIVE_LABELS", "Quoting", "Shown"]
 
-Shown = Literal["fenced", "quoted", "thought"]
+Shown = Literal["fenced", "quoted", "thought", "inline code"]
 
 LIVE_LABELS: Final = frozenset({"", "json", "jsonc", "event", "tool", "ksi", "ksi_tool_use"})
 
@@ -22,39 +23,69 @@ LIVE_LABELS: Final = frozenset({"", "json", "jsonc", "event", "tool", "ksi", "ks
 _MAX_FENCES: Final = 16
 _FENCE: Final = re.compile(r"(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+(?=\n|\Z)")
 _RUN: Final = re.compile(r"`++|~++")
-_THOUGHT: Final = re.compile(r"<think(?:ing)?>")
-_THOUGHT_END: Final = "</think"
+_TICKS: Final = re.compile("`++")
+_MAX_TICKS: Final = 2  # a longer run is most often a fence that shares its line
+# What opens a thought, and what ends it.
+_THOUGHTS: Final = (
+    ("<think>", "</think"),
+    ("<thinking>", "</think"),
+    ("<seed:think>", "</seed:think"),
+    ("[THINK]", "[/THINK]"),
+)
 _BLOCK_QUOTE: Final = re.compile(r"[ \t]*+>")
-_MARK: Final = re.compile("```|~~~|<think")
+_MARK: Final = re.compile(r"```|~~~|<think|<seed:think|\[THINK\]|</think")
+# A closing tag that ends a thought: in the middle of a line, or in quotes, it is talked about.
+_CLOSING_TAG: Final = re.compile(r"(?<![\"'`\\])</think(?:ing)?>(?=[ \t]*+(?:\r?\n|\Z|[<{\[`~@]))")
 
 
 class Quoting:
-    """The state of one reply's layout at a place that only moves forward."""
+    """The state of one reply's layout at a place that only moves forward.
 
-    def __init__(self, text: str) -> None:
+    What lies before *thought_until* is a thought: the reply began in the middle of it.
+    """
+
+    def __init__(self, text: str, thought_until: int = 0) -> None:
         self._text = text
         self._shown: Shown | None = None  # at the last place that was asked for
-        self._at = 0
+        self._at = self._thought_until = thought_until
         self._blank = True  # so far on its line there is nothing, or nothing behind a block
         self._fences: list[tuple[str, bool]] = []  # run of the opening fence, whether it is live
         self._dead_fences = 0  # how many of them are not
-        self._thinking = False
+        self._thinking = ""  # what will end the thought, "" in none
+        self._unopened: int | None = None if thought_until else 0
         self._quoted_line = False
+        self._ticks = ""  # the run of backticks that is open on the line
+        self._coded = False  # whether a block stands right behind it
 
     def at(self, place: int) -> Shown | None:
         """Say how *place* is shown, None if it is said. No place before an earlier one."""
+        if place < self._thought_until:
+            return "thought"
         gap = self._text[self._at : place]
-        plain = ">" not in gap and "~" not in gap  # then there can be fences of backticks only
-        if plain and self._shown is None and "`" not in gap:
+        # Without these there can be fences of backticks only.
+        plain = ">" not in gap and "~" not in gap and "[THINK]" not in gap
+        if plain and self._shown is None and "`" not in gap and not self._ticks:
             return None
+        self._read_ticks(gap)
         self._advance(place, plain=plain)
         if self._thinking:
             self._shown = "thought"
         elif self._dead_fences:
             self._shown = "fenced"
+        elif self._quoted_line:
+            self._shown = "quoted"
         else:
-            self._shown = "quoted" if self._quoted_line else None
+            self._shown = "inline code" if self._coded else None
         return self._shown
+
+    def thought_end(self) -> int:
+        """Return the place behind the tag that closes a thought which nothing opened, or 0.
+
+        The text is read to its end for this: nothing can be asked afterwards.
+        """
+        if "</think" in self._text:
+            self.at(len(self._text))
+        return self._unopened or 0
 
     def settle(self, line_end: int) -> int:
         """Take note of the layout up to *line_end*, a line feed in a text that goes on behind it.
@@ -72,7 +103,18 @@ class Quoting:
 
     def pass_over(self, end: int) -> None:
         """Go on at *end*: what lies before it belongs to a block and has no layout."""
-        self._at, self._blank = end, True
+        self._at, self._blank = max(end, self._thought_until), True
+
+    def _read_ticks(self, gap: str) -> None:
+        """Note whether a run of backticks is open behind *gap*, and whether its end is that."""
+        line = gap.rfind("\n")
+        if line >= 0:
+            self._ticks, self._coded = "", False
+        for run in _TICKS.finditer(gap, line + 1):
+            if not self._ticks and len(run[0]) <= _MAX_TICKS:
+                self._ticks, self._coded = run[0], run.end() == len(gap)
+            elif run[0] == self._ticks:
+                self._ticks, self._coded = "", False
 
     def _advance(self, place: int, *, plain: bool) -> None:
         """Read on to *place*; *plain*: up to there, no marks are met but backticks."""
@@ -91,9 +133,12 @@ class Quoting:
         self._at = place
 
     def _leave_thought(self, place: int) -> int:
-        end = self._text.find(_THOUGHT_END, self._at, place)
-        self._thinking = end < 0
-        return place if end < 0 else end + len(_THOUGHT_END)
+        closer = self._thinking
+        end = self._text.find(closer, self._at, place)
+        if end < 0:
+            return place
+        self._thinking = ""
+        return end + len(closer)
 
     def _any_mark(self, place: int) -> int:
         found = _MARK.search(self._text, self._at, place)
@@ -105,15 +150,21 @@ class Quoting:
         line = text.rfind("\n", self._at, mark) + 1
         starts_line = bool(line or self._blank) and not text[line or self._at : mark].strip(" \t")
         self._blank = False
-        if text[mark] == "<":
-            return self._open_thought(mark, starts_line)
+        if text[mark] in "<[":
+            return self._turn_thought(mark, starts_line)
         return self._turn_fence(mark, place, starts_line)
 
-    def _open_thought(self, mark: int, starts_line: bool) -> int:
+    def _turn_thought(self, mark: int, starts_line: bool) -> int:
         # In the middle of a line the tag is talked about; in a fence it is shown.
-        tag = _THOUGHT.match(self._text, mark)
-        self._thinking = tag is not None and starts_line and not self._fences
-        return tag.end() if tag else mark + 1
+        if self._unopened == 0 and not self._fences:
+            closing = _CLOSING_TAG.match(self._text, mark)
+            self._unopened = closing.end() if closing else 0
+        for opener, closer in _THOUGHTS:
+            if self._text.startswith(opener, mark):
+                if starts_line and not self._fences:
+                    self._thinking, self._unopened = closer, self._unopened or None
+                return mark + len(opener)
+        return mark + 1
 
     def _turn_fence(self, mark: int, place: int, starts_line: bool) -> int:
         fence = _FENCE.match(self._text, mark, place) if starts_line else None

@@ -33,7 +33,11 @@ PENDING_DIALECTS: Final = frozenset(
     }
 )
 # Marks of these that stand in rows of other dialects.
-PENDING_MARKS: Final = ("<function name=", "<tool_sep>", "[get_weather(", "</think>", "[THINK]")
+PENDING_MARKS: Final = (
+    "<function name=",
+    "<tool_sep>",
+    "[get_weather(",
+)
 # Decided otherwise: a block that is cut off, or that names no tool, or that has text for arguments,
 # is rejected where the row's parser says nothing; and nothing in a broken block is a call.
 DECIDED: Final = {

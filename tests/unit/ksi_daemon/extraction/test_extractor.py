@@ -192,6 +192,7 @@ def test_calls_beyond_the_limit_are_rejected() -> None:
         pytest.param(f"> {EVENT}", ["shown"], id="block quote"),
         pytest.param(f"```sh\n{EVENT}", ["shown"], id="fence"),
         pytest.param(f"<think>{EVENT}", ["shown"], id="thought"),
+        pytest.param(f"`{EVENT}`", ["shown"], id="inline code"),
         pytest.param(f"{USE} {USE}", ["duplicate_id"], id="same call again"),
         pytest.param(
             f"{USE} {USE.replace('a:b', 'a:c')}", ["duplicate_id"], id="same id, other call"
@@ -201,6 +202,18 @@ def test_calls_beyond_the_limit_are_rejected() -> None:
 )
 def test_notes_what_is_worth_a_row(text: str, codes: list[str]) -> None:
     assert [note.code for note in read(text).diagnostics] == codes
+
+
+def test_the_same_call_under_the_same_id_runs_once() -> None:
+    result = read(f"{USE} {USE} {USE}!")
+    assert (len(result.calls), result.residual) == (1, "  !")
+
+
+def test_arguments_that_only_python_thinks_equal_are_two_calls() -> None:
+    use = '{{"type":"ksi_tool_use","id":"ksiu_1","name":"a:b","input":{{"x":{}}}}}'
+    result = read(" ".join(map(use.format, ("1", "true", "1.0"))))
+    assert [call.args for call in result.calls] == [{"x": 1}, {"x": True}, {"x": 1.0}]
+    assert len({call.id for call in result.calls}) == 3
 
 
 @pytest.mark.parametrize(
@@ -219,10 +232,42 @@ def test_what_is_shown_is_not_rejected_and_hides_nothing(block: str, around: str
     assert [call.id for call in result.calls] == ["ksiu_1"]
 
 
+@pytest.mark.parametrize(
+    ("text", "calls", "codes"),
+    [
+        pytest.param(f"{EVENT}\n</think>\n{USE}", ["ksiu_1"], ["shown"], id="lone closing tag"),
+        pytest.param(f"hm</think>{USE}", ["ksiu_1"], [], id="nothing in the thought"),
+        pytest.param(f"{USE}\n</think>\n{USE}", ["ksiu_1"], ["shown"], id="thought of, and said"),
+        pytest.param(f'{USE} "</think>"\n', ["ksiu_1"], [], id="tag in quotes"),
+        pytest.param(f"{USE} the </think> tag", ["ksiu_1"], [], id="tag in a sentence"),
+        pytest.param(f"{USE}\n```\n</think>\n```", ["ksiu_1"], [], id="tag in a fence"),
+        pytest.param(
+            '{"type":"ksi_tool_use","id":"ksiu_1","name":"a:b","input":{"x":"</think>\n"}}'.replace(
+                "\n", "\\n"
+            ),
+            ["ksiu_1"],
+            [],
+            id="tag in the string of a call",
+        ),
+        pytest.param(
+            f"<think>a</think>{USE}\n</think>\n",
+            ["ksiu_1"],
+            [],
+            id="after an opened thought",
+        ),
+    ],
+)
+def test_what_stands_before_a_lone_closing_tag_is_a_thought(
+    text: str, calls: list[str], codes: list[str]
+) -> None:
+    result = read(text)
+    assert [call.id for call in result.calls] == calls
+    assert [note.code for note in result.diagnostics] == codes
+
+
 def test_ids_stay_apart() -> None:
     result = read(f"{USE} {USE} {USE.replace('a:b', 'a:c')}")
     assert [(call.id, call.id_generated) for call in result.calls] == [
-        ("ksiu_1", False),
         ("ksiu_1", False),
         ("ksiu_g1", True),
     ]

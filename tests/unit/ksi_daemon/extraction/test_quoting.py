@@ -44,6 +44,19 @@ from ksi_daemon.extraction.quoting import Quoting, Shown
         pytest.param("```python\n<think>\n```\n@", None, id="thought in a fence"),
         pytest.param("the <think> tag @", None, id="tag in mid-line"),
         pytest.param("<thinker>\n@", None, id="another tag"),
+        pytest.param("[THINK]a\n@", "thought", id="thought of Mistral's"),
+        pytest.param("[THINK]a</think>\n@", "thought", id="thought with another's closer"),
+        pytest.param("[THINK]a[/THINK]@", None, id="after the thought of Mistral's"),
+        pytest.param("<seed:think>a\n@", "thought", id="thought of Seed's"),
+        pytest.param("<seed:think>a</seed:think>@", None, id="after the thought of Seed's"),
+        pytest.param("`@", "inline code", id="inline code"),
+        pytest.param("as in ``@", "inline code", id="two backticks"),
+        pytest.param("`x` `@", "inline code", id="second inline code"),
+        pytest.param("`x` @", None, id="after inline code"),
+        pytest.param("`x`@", None, id="right behind inline code"),
+        pytest.param("the ` key: @", None, id="lone backtick"),
+        pytest.param("a ```@", None, id="three backticks in mid-line"),
+        pytest.param("the ` key\n@", None, id="line after a lone backtick"),
         pytest.param("```a\n" * 20 + "```\n" * 16 + "@", None, id="more fences than are counted"),
     ],
 )
@@ -83,3 +96,41 @@ def test_a_fence_may_close_right_behind_a_block() -> None:
     assert quoting.at(text.index("[")) == "fenced"
     quoting.pass_over(text.index("]") + 1)
     assert quoting.at(text.index("@")) is None
+
+
+def test_inline_code_goes_on_behind_a_block_to_its_end() -> None:
+    text = "`1 2` 3 `4\n5"
+    quoting = Quoting(text)
+    shown = []
+    for mark in "12345":
+        shown.append(quoting.at(text.index(mark)))
+        quoting.pass_over(text.index(mark) + 1)
+    assert shown == ["inline code", "inline code", None, "inline code", None]
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        pytest.param("a</think>\nb", 9, id="at the end of a line"),
+        pytest.param("a</think> \r\nb", 9, id="before a blank and CR LF"),
+        pytest.param("a</think>{b", 9, id="before an object"),
+        pytest.param("a</thinking>", 12, id="at the end"),
+        pytest.param("a</think>\n</think>\n", 9, id="the first of two"),
+        pytest.param("a</think> b", 0, id="in a sentence"),
+        pytest.param("a</thinker>\n", 0, id="another tag"),
+        pytest.param("`</think>`\n", 0, id="in code"),
+        pytest.param("```\n</think>\n```\n", 0, id="in a fence"),
+        pytest.param("<think>\n</think>\n</think>\n", 0, id="behind an opened thought"),
+        pytest.param("no tag", 0, id="none"),
+    ],
+)
+def test_finds_the_end_of_a_thought_that_nothing_opened(text: str, end: int) -> None:
+    assert Quoting(text).thought_end() == end
+
+
+def test_what_lies_before_the_end_of_a_thought_is_one() -> None:
+    text = "```py\n1</think>\n2"
+    quoting = Quoting(text, thought_until=text.index("\n2"))
+    assert quoting.at(text.index("1")) == "thought"
+    quoting.pass_over(text.index("1") + 1)
+    assert quoting.at(text.index("2")) is None
