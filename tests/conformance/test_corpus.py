@@ -37,6 +37,7 @@ PENDING_MARKS: Final = (
     "<function name=",
     "<tool_sep>",
     "[get_weather(",
+    "<tool_call>read_file_diff_md",
 )
 # Decided otherwise: a block that is cut off, or that names no tool, or that has text for arguments,
 # is rejected where the row's parser says nothing; and nothing in a broken block is a call.
