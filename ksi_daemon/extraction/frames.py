@@ -1,5 +1,9 @@
 """Find the blocks in a text that have marks around them, for the dialects that are not JSON alone.
 
+A dialect is looked for only where one of its markers stands in the text. Most texts hold none, and
+that must not cost a search for each of the many: markers are kept by their rarest character, and
+where that is missing none of them is looked for.
+
 Each opening mark is read once. A dialect is sought on only when the last block that it gave lies
 behind, so the cost is that of the text, however many dialects there are.
 """
@@ -8,10 +12,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
 
 from ksi_daemon.extraction.dialects import Framed, FramedDialect, Reading
 
-__all__ = ["Frames", "frames"]
+__all__ = ["Frames", "frames", "present"]
+
+# By how seldom they are met in prose and in JSON.
+RARE: Final = "｜▁@~<[`>|_"
+ONE_SEARCH: Final = 4  # from so many markers on, one search for all is faster than one for each
+
+
+class _Watch(msgspec.Struct, frozen=True):
+    """Markers that share their rarest *character*, "" if they have none that is rare.
+
+    *owners* are, by marker, the dialects that it speaks for. *pattern* finds any of them.
+    """
+
+    character: str
+    owners: dict[str, frozenset[FramedDialect]]
+    pattern: re.Pattern[str] | None
 
 
 class Frames:
@@ -21,9 +44,7 @@ class Frames:
         self._text = text
         self._reading = reading
         self._openers = {
-            dialect: _openers(text, dialect)
-            for dialect in dialects
-            if any(marker in text for marker in dialect.markers)
+            dialect: _openers(text, dialect) for dialect in present(text, tuple(dialects))
         }
         self._found: dict[FramedDialect, Framed] = {}
 
@@ -50,11 +71,26 @@ class Frames:
         del self._openers[dialect]
 
 
+def present(text: str, dialects: tuple[FramedDialect, ...]) -> list[FramedDialect]:
+    """Return those of *dialects*, in their order, that have a marker in *text*."""
+    found: set[FramedDialect] = set()
+    for watch in _watches(dialects):
+        if watch.character not in text:
+            continue
+        if watch.pattern is None:
+            for marker, owners in watch.owners.items():
+                if marker in text:
+                    found |= owners
+        else:
+            _collect(text, watch, watch.pattern, found)
+    return [dialect for dialect in dialects if dialect in found] if found else []
+
+
 def frames(
     text: str, dialects: Sequence[FramedDialect], reading: Reading
 ) -> Iterator[tuple[FramedDialect, Framed]]:
     """Yield every block of *dialects*, also those that stand in others."""
-    for dialect in dialects:
+    for dialect in present(text, tuple(dialects)):
         for opener in _openers(text, dialect):
             framed = dialect.frame(text, opener, reading)
             if framed is not None:
@@ -63,3 +99,40 @@ def frames(
 
 def _openers(text: str, dialect: FramedDialect) -> Iterator[re.Match[str]]:
     return dialect.opener.finditer(text)
+
+
+def _collect(text: str, watch: _Watch, pattern: re.Pattern[str], found: set[FramedDialect]) -> None:
+    """Add to *found* the dialects that the markers in *text* speak for, until that is all."""
+    missing = frozenset[FramedDialect]().union(*watch.owners.values()) - found
+    at = 0
+    while missing and (match := pattern.search(text, at)):
+        owners = watch.owners[match[0]]
+        found |= owners
+        missing -= owners
+        at = match.start() + 1
+
+
+@lru_cache(maxsize=64)
+def _watches(dialects: tuple[FramedDialect, ...]) -> tuple[_Watch, ...]:
+    markers = {marker for dialect in dialects for marker in dialect.markers}
+    groups: dict[tuple[str, bool], list[str]] = {}
+    for marker in sorted(markers, key=lambda each: (-len(each), each)):
+        rarest = next((each for each in RARE if each in marker), "")
+        groups.setdefault((rarest, marker[0] == rarest), []).append(marker)
+    return tuple(_watch(*key, group, dialects) for key, group in groups.items())
+
+
+def _watch(
+    character: str, leads: bool, markers: list[str], dialects: tuple[FramedDialect, ...]
+) -> _Watch:
+    # A marker within a longer one is met wherever that one is.
+    owners = {
+        marker: frozenset(
+            dialect for dialect in dialects if any(each in marker for each in dialect.markers)
+        )
+        for marker in markers
+    }
+    # Only a pattern that begins with a literal is found fast.
+    together = leads and len(markers) >= ONE_SEARCH
+    pattern = re.compile("|".join(map(re.escape, markers))) if together else None
+    return _Watch(character, owners, pattern)

@@ -48,7 +48,7 @@ _KNOWN: Final = frozenset({"name", "arguments", "id", "_k", "type"})
 
 class TaggedDialect(FramedDialect):
     name: ClassVar[str] = "text_tagged"
-    markers: ClassVar[tuple[str, ...]] = ("tool_call", "tool_result")
+    markers: ClassVar[tuple[str, ...]] = ("~~~",)
     nonce_place: ClassVar[str] = 'beside `name` as `"_k": "{nonce}"`'
     opener: ClassVar[re.Pattern[str]] = re.compile(
         rf"(?:^(?P<indent>[ \t]*+)|(?<!~))(?P<run>~{{3,}}+)[ \t]*+(?P<label>{_LABEL})"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ksi_daemon.extraction import PRESETS, candidates, extract, protocol
-from ksi_daemon.extraction.dialects import DIALECTS
+from ksi_daemon.extraction.dialects import DIALECTS, FramedDialect
+from ksi_daemon.extraction.frames import present
 from tests.growth import LINEAR, doubling
 
 ANY = protocol("any")
@@ -112,6 +113,19 @@ def test_any_repeated_text_stays_linear(unit: str) -> None:
         extract(unit * (size // len(unit)) + TAIL, PRESETS["any"])
 
     assert doubling(cost, 20_000) < LINEAR
+
+
+FRAMED = tuple(each for each in DIALECTS.values() if isinstance(each, FramedDialect))
+marks = st.sampled_from([mark for each in FRAMED for mark in each.markers] + [*"<|[~`>_@ \n"])
+
+
+@given(st.lists(marks, max_size=4).map("".join))
+@example("[TOOL_CALLS]")
+@example("functools")
+@example("<|action_start|><|plugin|>")
+def test_knows_the_dialects_whose_markers_stand_in_a_text(text: str) -> None:
+    said = [each for each in FRAMED if any(marker in text for marker in each.markers)]
+    assert present(text, FRAMED) == said
 
 
 @given(st.lists(fragments, max_size=30).map("".join), st.sampled_from(sorted(PRESETS)))
