@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from ksi_daemon.extraction import Protocol, extract
 from tests.properties import sound
 
-__all__ = ["FINDINGS", "check"]
+__all__ = ["SLOW", "UNSOUND", "check"]
 
-# Name, the preset under which it was found, the text.
-FINDINGS: Final[tuple[tuple[str, str, str], ...]] = ()
+# Texts that gave an unsound result: by what was wrong, the preset and the text.
+UNSOUND: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({})
+# Texts that, repeated, cost more than their length: by what was read again and again.
+SLOW: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "fences behind a body block in a line": 'i~~~ksi a:b id=ksiu_1\n{"n": [1,// x\n>"event":',
+        "fences shorter than that of a body block": "i~~~~ksi a:b {}\n~~~\n",
+    }
+)
 
 
 def check(text: str, settings: Protocol, stop: str | None) -> None:

@@ -14,8 +14,11 @@ text stays proportional to its length. A block of more fences than that is rejec
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -74,10 +77,13 @@ _EXPECTED: Final = "an object, a line '--- name' or the closing line"
 
 
 class _Fence(msgspec.Struct, frozen=True, gc=False):
-    """A line that begins with a fence as long as the block's, or longer."""
+    """A line that begins with *length* tildes or backticks; the first of them is at *run*."""
 
     start: int
+    run: int
     end: int
+    length: int
+    columns: int
     label: str
 
     @property
@@ -266,7 +272,7 @@ class SectionsReader:
             return self._extent(at).end
         line_end = self._text.find("\n", at)
         line_end = len(self._text) if line_end < 0 else line_end
-        fence = next(self._fences(line_end), None)
+        fence = next(self._fences(line_end, most=MAX_FENCES), None)
         closed = fence is not None and not fence.label and self._run not in self._text[at:line_end]
         return fence.end if fence and closed else line_end
 
@@ -301,18 +307,22 @@ class SectionsReader:
         fault = Fault("unterminated_block", f"the closing line {self._run[:40]!r} is missing")
         return _Extent(end, end, fault, end)
 
-    def _fences(self, at: int, end: int | None = None) -> Iterator[_Fence]:
-        """Yield the lines from *at* to *end* that begin with a fence as long as the block's."""
+    def _fences(
+        self, at: int, end: int | None = None, *, most: int | None = None
+    ) -> Iterator[_Fence]:
+        """Yield the lines from *at* to *end* that begin with a fence as long as the block's.
+
+        Look at no more than *most* lines that begin with any fence.
+        """
         pattern = _TILDES if self._run[0] == "~" else _BACKTICKS
         deepest = _columns(self._indent) + MAX_INDENT
-        text = self._text
-        for found in pattern.finditer(text, at, len(text) if end is None else end):
-            if len(found["run"]) < len(self._run):
-                continue
-            indent = _indent(text, found.start())
-            if indent is not None and _columns(indent) <= deepest:
-                start = found.start() - len(indent)
-                yield _Fence(start, found.start("label"), found["label"].strip())
+        fences = _fences(self._text, pattern)
+        first = bisect_left(fences, at, key=attrgetter("run"))
+        for fence in islice(fences, first, None if most is None else first + most):
+            if end is not None and fence.run >= end:
+                return
+            if fence.length >= len(self._run) and fence.columns <= deepest:
+                yield fence
 
     def _framed(
         self, head: re.Match[str], args: dict[str, Any], body: Body | None, end: int
@@ -334,6 +344,20 @@ def dashes_in(text: str) -> Iterator[str]:
     """Yield the dashes of each line of *text* that could begin a section."""
     marks = _SECTION.finditer(f"\n{text}")
     return (mark["dashes"] for mark in marks if not mark["indent"])
+
+
+# A text may hold many blocks, and each asks for the fences behind it.
+@lru_cache(maxsize=2)
+def _fences(text: str, pattern: re.Pattern[str]) -> tuple[_Fence, ...]:
+    """Return the lines of *text* that begin with a fence."""
+    found: list[_Fence] = []
+    for mark in pattern.finditer(text):
+        indent = _indent(text, mark.start())
+        if indent is not None:
+            start, run, end = mark.start() - len(indent), mark.start(), mark.start("label")
+            length, columns, label = len(mark["run"]), _columns(indent), mark["label"].strip()
+            found.append(_Fence(start, run, end, length, columns, label))
+    return tuple(found)
 
 
 def _stray(fences: Iterator[_Fence]) -> _Fence | None:
