@@ -48,10 +48,12 @@ _ORDER: Final = ("string", "integer", "number", "boolean", "object", "array", "n
 def example_args(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return arguments that fit *schema*, its required ones; None if none can be made up."""
     try:
-        found = _Examples(schema).first({"type": "object", **schema}, 0)
+        for found in _Examples(schema).first({"type": "object", **schema}, 0):
+            if isinstance(found, dict):
+                return found
     except _MALFORMED:
-        return None
-    return next(found, None)
+        pass
+    return None
 
 
 def fits(args: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
@@ -81,7 +83,7 @@ class _Examples:
         """Yield some values that fit *schema*, the best one first."""
         proposed = self._proposed(schema, depth) if depth < MAX_DEPTH else iter(())
         for value in islice(proposed, MAX_PROPOSED):
-            if self._document.fits(value, schema):
+            if self._document.fits(value, schema, unsure=False):
                 yield value
 
     def _proposed(self, schema: Any, depth: int) -> Iterator[Any]:
@@ -175,8 +177,10 @@ class _Examples:
         least, most = schema.get("minLength", 0), schema.get("maxLength")
         if schema.get("format") in _FORMATS:
             yield _FORMATS[schema["format"]]
-        node = parsed(schema["pattern"]) if "pattern" in schema else None
-        if node is not None:
+        if "pattern" in schema:
+            node = parsed(schema["pattern"])
+            if node is None:
+                return
             found = matching(node, least=least, **({} if most is None else {"most": most}))
             if found is not None:
                 yield found

@@ -3,7 +3,7 @@
 Read are the keywords of the 2020-12 draft that say what a value is (validation vocabulary and
 applicators) and references within the document. What is not read refuses nothing: this serves to
 show models what is right, not to check what they send. Schemas come from strangers, so the work is
-bounded: a schema that is too much of it is taken to be fitted.
+bounded.
 """
 
 from __future__ import annotations
@@ -58,12 +58,15 @@ class Document:
                 found = found.get(key) if isinstance(found, Mapping) else None
         return found
 
-    def fits(self, value: Any, schema: Any) -> bool:
-        """Say whether *value* is what *schema*, a part of the document, asks for."""
+    def fits(self, value: Any, schema: Any, *, unsure: bool = True) -> bool:
+        """Say whether *value* is what *schema*, a part of the document, asks for.
+
+        *unsure* is the answer where that is too much work to tell.
+        """
         try:
             return self._fits(value, schema, 0)
         except _TooMuch:
-            return True
+            return unsure
 
     def spend(self) -> bool:
         """Take one step of the work that may be done; False if there is none left."""
