@@ -72,6 +72,9 @@ PRESETS: Final[Mapping[str, Protocol]] = MappingProxyType(
                     "headed",
                     "named",
                     "harmony",
+                    "function_tags",
+                    "invoke_tags",
+                    "argument_tags",
                 ),
             ),
         )

@@ -40,7 +40,7 @@ def candidates(text: str, protocol: Protocol, *, tools: Schemas | None = None) -
     without an id of its own has the id "".
     """
     wanted = plan(protocol.dialects)
-    reading = Reading(strict=False, repairs=True, max_depth=64, tools=tools)
+    reading = Reading(strict=False, repairs=True, max_depth=64, tools=tools, nested=True)
     calls: list[Call] = []
     waiting: list[tuple[str, _Found | None]] = [(text, None)]
     while waiting:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from ksi_daemon.extraction.dialects.argument_tags import ArgumentTagsDialect
 from ksi_daemon.extraction.dialects.base import (
     Answer,
     Dialect,
@@ -20,8 +21,10 @@ from ksi_daemon.extraction.dialects.base import (
 )
 from ksi_daemon.extraction.dialects.command import CommandDialect
 from ksi_daemon.extraction.dialects.event import EventDialect
+from ksi_daemon.extraction.dialects.function_tags import FunctionTagsDialect
 from ksi_daemon.extraction.dialects.harmony import HarmonyDialect
 from ksi_daemon.extraction.dialects.headed import HeadedDialect
+from ksi_daemon.extraction.dialects.invoke_tags import InvokeTagsDialect
 from ksi_daemon.extraction.dialects.json_action import ActionDialect
 from ksi_daemon.extraction.dialects.ksi_body import BodyDialect
 from ksi_daemon.extraction.dialects.ksi_tool_use import ToolUseDialect
@@ -59,6 +62,9 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             HeadedDialect(),
             NamedDialect(),
             HarmonyDialect(),
+            FunctionTagsDialect(),
+            InvokeTagsDialect(),
+            ArgumentTagsDialect(),
             ProviderDialect(),
             ProviderListDialect(),
         )

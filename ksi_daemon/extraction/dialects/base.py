@@ -91,7 +91,8 @@ class Reading(msgspec.Struct, frozen=True):
     """How a block is to be read: the settings and the provider's word that matter to it.
 
     *tools* serves dialects whose arguments are text: a schema tells what such a text stands for.
-    None: no tool is known.
+    None: no tool is known. *nested*: a block may stand in another one, so what follows it says
+    nothing about it.
     """
 
     strict: bool
@@ -99,6 +100,7 @@ class Reading(msgspec.Struct, frozen=True):
     max_depth: int
     stop_reason: str | None = None
     tools: Schemas | None = None
+    nested: bool = False
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -130,7 +132,8 @@ class Dialect(ABC):
 
     What a dialect teaches may depend on whom it is taught: *sample* is the name and the arguments
     of a call that they can make, *nonce* what their calls should carry in this turn. *nonce_place*
-    says where in a call that goes, empty if it has no place for it.
+    says where in a call that goes, empty if it has no place for it. *tools* are the schemas that
+    its calls will be read by, None if there will be none.
     """
 
     name: ClassVar[str]
@@ -138,20 +141,29 @@ class Dialect(ABC):
     nonce_place: ClassVar[str] = ""
     sample: tuple[str, Mapping[str, Any]] = ("read_file", {"path": "notes.txt"})
     nonce: str | None = None
+    tools: Schemas | None = None
 
     @abstractmethod
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
-        """Return the text of a call, as a model should write it."""
+        """Return the text of a call, as a model should write it.
+
+        Raise ValueError if the dialect has no way to write *args* that is read back for certain.
+        """
 
     @abstractmethod
     def teach(self, *, compact: bool) -> str:
         """Return the paragraph of a system prompt that teaches this dialect."""
 
     def taught(
-        self, *, sample: tuple[str, Mapping[str, Any]] | None = None, nonce: str | None = None
+        self,
+        *,
+        sample: tuple[str, Mapping[str, Any]] | None = None,
+        nonce: str | None = None,
+        tools: Schemas | None = None,
     ) -> Self:
         """Return this dialect as it is taught with *sample*, if given, and written with *nonce*."""
         taught = copy(self)
+        taught.tools = tools
         taught.sample = sample or self.sample
         taught.nonce = nonce if self.nonce_place else None
         return taught

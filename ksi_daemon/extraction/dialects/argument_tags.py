@@ -1,0 +1,75 @@
+"""Calls in tags that hold keys and values in turn.
+
+    <tool_call>read_file
+    <arg_key>path</arg_key>
+    <arg_value>a.txt</arg_value>
+    </tool_call>
+
+The form of the chat templates of GLM 4.5 to 4.7 (the later ones without the line breaks) and of
+Hunyuan, which puts ``<tool_sep>`` behind the name and ``<tool_calls>`` around the calls. A call
+without arguments counts only at the start of a line, or directly behind another tag, and with
+nothing behind it on its line: elsewhere such tags are talked about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from ksi_daemon.extraction.dialects.tag_dialect import (
+    TagDialect,
+    closing_of,
+    opener_of,
+    padded,
+    restart_of,
+)
+from ksi_daemon.extraction.dialects.tags import Family, Forms
+
+__all__ = ["ArgumentTagsDialect"]
+
+# Where a program has printed the text, a line break may be two characters.
+_GAP: Final = r"(?:\s|\\n)*+"
+_NAME: Final = r"<tool_call>\s*+(?P<name>[^\s<>{}\[\]\\\"']{0,200}+)"
+_LONE: Final = r"(?<![^\n>])<tool_call>\s*+[\w.:/-]{1,200}+\s*+(?=</tool_call>[ \t]*+(?:$|<))"
+
+_GLM: Final = Family(
+    Forms(
+        call=rf"{_NAME}(?:{_GAP}<tool_sep>)?+",
+        parameter=rf"<arg_key>(?P<key>[^<>\n]*+)</arg_key>{_GAP}<arg_value>",
+        parameter_end="</arg_value>",
+        call_end="</tool_call>",
+        call_mark="<tool_call>",
+        parameter_mark="<arg_key>",
+        wrappers=(("<tool_calls>", "</tool_calls>"),),
+        gap=_GAP,
+        bare=rf"{_NAME}{_GAP}(?=<arg_key>|<tool_sep>)|{_LONE}",
+    )
+)
+
+
+class ArgumentTagsDialect(TagDialect):
+    name: ClassVar[str] = "argument_tags"
+    markers: ClassVar[tuple[str, ...]] = ("<tool_call>",)
+    families: ClassVar[tuple[Family, ...]] = (_GLM,)
+    opener: ClassVar[re.Pattern[str]] = opener_of(families)
+    restart: ClassVar[str] = restart_of(families)
+    closing: ClassVar[re.Pattern[str] | None] = closing_of(families)
+
+    def laid_out(self, name: str, texts: Mapping[str, str]) -> str:
+        values = "".join(
+            f"<arg_key>{key}</arg_key>\n<arg_value>{padded(text)}</arg_value>\n"
+            for key, text in texts.items()
+        )
+        return f"<tool_call>{name}\n{values}</tool_call>"
+
+    def teach(self, *, compact: bool) -> str:
+        name, args = self.sample
+        example = self.write(name, args, "")
+        if compact:
+            return f"To call a tool, write its name, keys and values in tags:\n{example}"
+        return (
+            "To call a tool, write its name behind the tag `<tool_call>`, and then each argument "
+            f"as a key and a value:\n\n{example}\n\nText stands between the tags as it is: nothing "
+            "in it is escaped or put into quotes. Everything else is JSON. One block is one call."
+        )

@@ -1,0 +1,323 @@
+"""Calls in tags, one tag a parameter: the families of tags, and where the text of a value ends.
+
+    <function=write_file>
+    <parameter=path>
+    a.txt
+    </parameter>
+    </function>
+
+Nothing in a value is escaped, so it may hold anything, tags too. What is certain:
+
+1.  A closing tag ends a value only if the next parameter, or the end of the call, follows it.
+2.  A call of the same family that is begun in a value belongs to it, with all that ends it. So
+    does a parameter, but where each tag has a line of its own, only one at the start of a line.
+3.  If what ends a call comes once more behind its end, with no other call begun between, then the
+    value held such tags and it is not certain where it ends. The call is refused.
+
+What is repaired: the closing tags behind the last value, if what surrounds the call ends there or
+the writer stopped of its own accord; and the closing tag of a value of one line, where that of the
+call follows. A value without a closing tag before the next parameter could hold what seems to be
+that parameter, so such a call is refused.
+
+Linear, because a value is searched for tags once, and of calls within calls only MAX_NESTED are
+followed: no more than so many blocks can be open at one place.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from ksi_daemon.extraction.dialects.base import Fault, Reading
+from ksi_daemon.extraction.dialects.framing import past_space, where
+
+__all__ = ["Ended", "Family", "Forms", "Text", "Walk", "last_end"]
+
+MAX_NESTED: Final = 16
+MAX_LINE: Final = 1000  # characters of a value that lacks its closing tag
+
+_GROUP_NAME: Final = re.compile(r"\(\?P<\w+>")
+_BEHIND: Final = 80  # characters that are searched for the start of a line
+_CDATA: Final = "<![CDATA["
+
+
+class Forms(msgspec.Struct, frozen=True):
+    """One family of tags, in regular expressions.
+
+    *call* has a group ``name`` and may have one ``empty``, for a call that ends there; *parameter*
+    has ``key`` and may have ``kind``; *parameter_end* may have ``of``, the key again. What begins
+    with *call_mark* or *parameter_mark* is such a tag, or a damaged one. *wrappers* are the tags
+    that may stand around calls, *gap* what may stand between tags, *bare* where a call without a
+    wrapper begins, if not wherever its tag is followed by a parameter or the end. *lines*: each
+    tag has a line of its own. *quotes*: a value may stand between ``<![CDATA[`` and ``]]>``.
+    """
+
+    call: str
+    parameter: str
+    parameter_end: str
+    call_end: str
+    call_mark: str
+    parameter_mark: str
+    wrappers: tuple[tuple[str, str], ...] = ()
+    gap: str = r"\s*+"
+    bare: str = ""
+    lines: bool = False
+    quotes: bool = False
+
+
+class Family:
+    """The patterns of one family, made of its *forms*."""
+
+    def __init__(self, forms: Forms) -> None:
+        gap, call, parameter = forms.gap, forms.call, forms.parameter
+        begun = rf"{gap}(?:{forms.parameter_mark}|{forms.call_end})"
+        opened = "|".join(re.escape(opening) for opening, _ in forms.wrappers) or "(?!)"
+        self.forms = forms
+        self.call = re.compile(call)
+        self.wrapper = re.compile(rf"({opened}){gap}(?={forms.call_mark})")
+        self.next_call = re.compile(rf"{gap}(?={forms.call_mark})")
+        self.next = re.compile(
+            rf"{gap}(?:(?P<parameter>{parameter})|(?P<call_end>{forms.call_end}))"
+        )
+        self.tag = re.compile(
+            rf"(?P<parameter_end>{forms.parameter_end})|(?P<call_end>{forms.call_end})"
+            rf"|(?P<parameter>{parameter})|(?P<call>{call})(?={begun})"
+        )
+        # A text that breaks off in or behind the tag of a parameter, or in any other tag.
+        self.cut = re.compile(rf"(?:{forms.parameter_mark}[^\n]*+\s*+)?+(?:[<\]][^>\n]*+)?+\Z")
+        # The end of a call, or another one that begins.
+        ends = rf"{forms.parameter_end}{gap}(?:{parameter}|{forms.call_end})"
+        self.later = re.compile(_unnamed(rf"(?:{ends})()|{call}(?={begun})"))
+        self.quoted_end = re.compile(_unnamed(rf"\]\]>{gap}{forms.parameter_end}"))
+        cut = rf"{forms.call_mark}[^<>\n]*+\Z"
+        self.opener = _unnamed(
+            rf"(?:{opened}){gap}(?:{call}(?!{gap}\{{)|{cut})|{forms.bare or f'{call}(?={begun})'}"
+        )
+        self.until = re.compile(_unnamed(rf"({forms.call_end})|") + self.opener, re.MULTILINE)
+        self.restart = rf"(?:(?:{opened}){gap})?+{forms.call_mark}"
+        self.opening = re.compile(self.opener, re.MULTILINE)
+
+
+class Text(msgspec.Struct, frozen=True):
+    """The text of an argument: from *start* to *end*, of *kind* if its tag says so."""
+
+    key: str
+    start: int
+    end: int
+    kind: str | None = None
+    quoted: bool = False
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A call that ends just before *end*: its texts, or why it is refused, and where that is."""
+
+    end: int
+    texts: tuple[Text, ...] = ()
+    repairs: tuple[str, ...] = ()
+    fault: Fault | None = None
+    place: int = 0
+
+
+class _Level(msgspec.Struct):
+    """A call that is open: between two values, or in the value that *tag* opened.
+
+    *inner* counts the parameters that are open in the value, *first* is where the first of them
+    begins.
+    """
+
+    tag: re.Match[str] | None = None
+    inner: int = 0
+    first: int = -1
+
+
+class Walk:
+    """One call of *family* whose tag begins at *start*, read up to its end."""
+
+    def __init__(self, family: Family, text: str, start: int, reading: Reading) -> None:
+        self._family = family
+        self._text = text
+        self._start = start
+        self._reading = reading
+        self._levels = [_Level()]
+        self._texts: list[Text] = []
+        self._repairs: list[str] = []
+        self._later = 0, -1, False  # sought from, found at, whether that is an end
+        self._unquoted = False  # no CDATA section ends behind here
+
+    def read(self, at: int) -> Ended:
+        """Return the call, *at* being the end of its own tag."""
+        found: int | Ended = at
+        while not isinstance(found, Ended):
+            in_value = self._levels[-1].tag is not None
+            found = self._go_on_in_value(found) if in_value else self._go_on_between(found)
+        return found
+
+    def _go_on_between(self, at: int) -> int | Ended:
+        found = self._family.next.match(self._text, at)
+        if found is None:
+            return self._without_end(at)
+        if found["call_end"] is not None:
+            return self._close(found.end())
+        self._levels[-1] = _Level(found)
+        return self._past_quoted(found.end())
+
+    def _go_on_in_value(self, at: int) -> int | Ended:
+        tag = self._family.tag.search(self._text, at)
+        if tag is None:
+            return self._unterminated()
+        level = self._levels[-1]
+        match tag.lastgroup:
+            case "call":
+                self._levels.append(_Level())
+                return tag.end() if len(self._levels) <= MAX_NESTED else self._too_deep(tag)
+            case "call_end":
+                return self._end_line(tag) if self._ends_line(level, tag) else tag.end()
+        if tag["parameter"] is not None:
+            if self._begins_parameter(tag):
+                level.inner += 1
+                level.first = tag.start() if level.first < 0 else level.first
+        elif level.inner:
+            level.inner -= 1
+        elif self._ends_value(level, tag):
+            self._end_value(tag.start())
+        return tag.end()
+
+    def _close(self, end: int) -> int | Ended:
+        self._levels.pop()
+        if self._levels:
+            return end
+        return Ended(end, tuple(self._texts), tuple(dict.fromkeys(self._repairs)))
+
+    def _end_value(self, end: int, *, quoted: bool = False) -> None:
+        level = self._levels[-1]
+        if len(self._levels) == 1 and level.tag is not None:
+            start = level.tag.end() if not quoted else self._quote(level.tag.end())
+            found = level.tag.groupdict()
+            self._texts.append(Text(found["key"], start, end, found.get("kind"), quoted))
+        self._levels[-1] = _Level()
+
+    def _begins_parameter(self, tag: re.Match[str]) -> bool:
+        if not self._family.forms.lines:
+            return True
+        before = self._text[max(0, tag.start() - _BEHIND) : tag.start()].rstrip(" \t")
+        return before.endswith(("\n", ">"))
+
+    def _ends_value(self, level: _Level, tag: re.Match[str]) -> bool:
+        """Say whether the closing *tag* is the end of the value of *level*."""
+        of = tag.groupdict().get("of")
+        if of is not None and level.tag is not None and of != level.tag["key"]:
+            return False
+        if self._family.next.match(self._text, tag.end()):
+            return True
+        return self._reading.repairs and self._ends_there(tag.end())
+
+    def _ends_there(self, at: int) -> bool:
+        """Say whether a call whose end is missing ends at *at*, for certain."""
+        at = past_space(self._text, at)
+        if at == len(self._text):
+            return self._reading.stop_reason == "stop"
+        closers = tuple(closer for _, closer in self._family.forms.wrappers)
+        return self._text.startswith(closers, at) and not self._comes_later(at)
+
+    def _ends_line(self, level: _Level, tag: re.Match[str]) -> bool:
+        """Say whether the end of the call at *tag* ends the value as well, for certain."""
+        if not self._reading.repairs or level.tag is None:
+            return False
+        if tag.start() - level.tag.end() > MAX_LINE:
+            return False
+        value = self._text[level.tag.end() : tag.start()].strip()
+        if not value or "\n" in value or self._family.tag.search(value):
+            return False
+        return not self._comes_later(tag.end())
+
+    def _end_line(self, tag: re.Match[str]) -> int | Ended:
+        self._end_value(tag.start())
+        self._repairs.append("missing_closer")
+        return self._close(tag.end())
+
+    def _comes_later(self, at: int) -> bool:
+        """Say whether the end of a call comes behind *at*, before another call begins."""
+        sought, place, _ = self._later
+        if not sought <= at <= place:
+            found = self._family.later.search(self._text, at)
+            place = found.start() if found else len(self._text)
+            self._later = at, place, found is not None and found[1] is not None
+        return self._later[2]
+
+    def _past_quoted(self, at: int) -> int:
+        """Return *at*, or the end of the quoted value that begins there."""
+        if not self._family.forms.quotes or self._unquoted:
+            return at
+        start = past_space(self._text, at)
+        if not self._text.startswith(_CDATA, start):
+            return at
+        found = self._family.quoted_end.search(self._text, start)
+        if found is None:
+            self._unquoted = True
+            return at
+        self._end_value(found.start(), quoted=True)
+        return found.end()
+
+    def _quote(self, at: int) -> int:
+        return past_space(self._text, at) + len(_CDATA)
+
+    def _without_end(self, at: int) -> int | Ended:
+        """Go on where neither a parameter nor the end of the call follows."""
+        nested = len(self._levels) > 1
+        if self._texts and not nested and self._reading.repairs and self._ends_there(at):
+            self._repairs.append("missing_closer")
+            return self._close(at)
+        if nested:
+            self._levels.pop()
+            return at
+        here = past_space(self._text, at)
+        if self._family.cut.match(self._text, here):
+            message = "the reply ends within the call"
+            return self._refused(len(self._text), "unterminated_block", message, here)
+        got = self._text[here : here + 20]
+        spot = where(self._text, self._start, here)
+        message = f"expected a parameter or the end of the call, got {got!r} at {spot}"
+        end = self._family.until.search(self._text, here)
+        behind = end.end() if end and end[1] is not None else here
+        return self._refused(behind, "malformed_block", message, here)
+
+    def _unterminated(self) -> Ended:
+        root, end = self._levels[0], len(self._text)
+        tag = root.tag
+        assert tag is not None  # between values the text need not go on
+        key = tag["key"][:40]
+        if root.inner or root.first >= 0:
+            spot = where(self._text, self._start, root.first)
+            message = (
+                f"in the value of {key!r} another parameter begins at {spot}, "
+                "so where the value ends is not certain"
+            )
+            return self._refused(end, "malformed_block", message, root.first)
+        cut = "the reply was cut off" if self._reading.stop_reason == "length" else "the reply ends"
+        message = f"{cut} in the value of {key!r}, which has no closing tag"
+        return self._refused(end, "unterminated_block", message, tag.start())
+
+    def _too_deep(self, tag: re.Match[str]) -> Ended:
+        message = f"calls are nested in its values deeper than {MAX_NESTED} levels"
+        return self._refused(len(self._text), "depth_limit", message, tag.start())
+
+    def _refused(self, end: int, code: str, message: str, place: int) -> Ended:
+        return Ended(end, fault=Fault(code, message), place=place)
+
+
+def last_end(family: Family, text: str, at: int) -> int:
+    """Return where the last of the ends of a call ends that stand behind *at*, -1 if there is none.
+
+    Those behind the beginning of another call do not count.
+    """
+    last = -1
+    while (found := family.later.search(text, at)) and found[1] is not None:
+        last = at = found.end()
+    return last
+
+
+def _unnamed(pattern: str) -> str:
+    """Return *pattern* without the names of its groups, so that it may stand beside others."""
+    return _GROUP_NAME.sub("(?:", pattern)
