@@ -9,10 +9,20 @@ from typing import Any, Final
 import msgspec
 
 from ksi_daemon.extraction.dialects.base import Fault, Reading
+from ksi_daemon.extraction.literals import Halt
 from ksi_daemon.extraction.reader import Stop, control_place, read_at
 from ksi_daemon.extraction.repair import Mender
 
-__all__ = ["Body", "Unread", "mend_body", "past_space", "read_body", "stopped", "where"]
+__all__ = [
+    "Body",
+    "Unread",
+    "halted",
+    "mend_body",
+    "past_space",
+    "read_body",
+    "stopped",
+    "where",
+]
 
 _COMMENT_MARKS: Final = ("'/'", "'#'")
 _SPACE: Final = re.compile(r"\s*+")
@@ -98,6 +108,15 @@ def stopped(
     cut = "the reply was cut off" if stop_reason == "length" else "the reply ends"
     message = f"{cut} where {stop.expected} was expected; the block still lacks {missing!r}"
     return Fault("unterminated_block", message)
+
+
+def halted(text: str, start: int, halt: Halt, stop_reason: str | None) -> Fault:
+    """Say what is wrong with the block at *start*, whose data stops making sense at *halt*."""
+    if halt.ended:
+        cut = "the reply was cut off" if stop_reason == "length" else "the reply ends"
+        return Fault("unterminated_block", f"{cut} where {halt.expected} was expected")
+    got, place = repr(text[halt.at]), where(text, start, halt.at)
+    return Fault("malformed_block", f"expected {halt.expected}, got {got} at {place}")
 
 
 def where(text: str, start: int, place: int) -> str:
