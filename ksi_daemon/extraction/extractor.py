@@ -70,6 +70,8 @@ def extract(
     Some templates open the model's thought before the reply begins. The tag that closes it then
     stands alone, and what lies before it is as much a thought as if it had been opened in the text.
     """
+    if not protocol.dialects:
+        return Extraction(text)
     if "{" not in text and not protocol.whole and not present(text, plan(protocol.dialects).framed):
         return Extraction(text)
     reply = Reply(text, protocol, stop_reason, tools, new_id)

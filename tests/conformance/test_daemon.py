@@ -266,6 +266,22 @@ async def test_S003_32_each_preset_reaches_the_same_handler(preset: str, written
     assert (answer["calls"][0]["status"], found["data"]["status"]) == ("handled", "ready")
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param('{"tool": "agent:status", "arguments": {}}', id="a call"),
+        pytest.param('{"tool": "agent:status", "arguments": {', id="a broken call"),
+    ],
+)
+async def test_S003_12_without_tools_nothing_is_taught_or_read(reply: str) -> None:
+    async with house() as (ksi, log):
+        await spawn(ksi, reply, protocol="prompt_tools", tools=[])
+        answer = await send(ksi)
+        [(seen,)] = query(log, "SELECT count(*) FROM attempts")
+    assert (answer["turns"], answer["finish_reason"], answer["rejected"]) == (1, "stop", 0)
+    assert (answer["text"], answer["calls"], seen) == (reply, [], 0)
+
+
 async def test_K7_a_provider_error_is_a_failure_in_the_log() -> None:
     async with house() as (ksi, _):
         await spawn(ksi, {"error": {"message": "no", "code": "provider_auth"}})

@@ -17,7 +17,8 @@ import structlog
 from ksi_daemon.conversation import Answer, Inbound, Session
 from ksi_daemon.errors import Conflict, KsiError, StorageError
 from ksi_daemon.events import ErrorInfo, Event, now
-from ksi_daemon.extraction import Tool, teach
+from ksi_daemon.extraction import Protocol as Settings
+from ksi_daemon.extraction import Tool, augment
 from ksi_daemon.log import statements
 from ksi_daemon.log.model import PendingMessage
 from ksi_daemon.providers.model import Message, Provider
@@ -235,11 +236,12 @@ class Mailboxes:
             replies = sum(message.role == "assistant" for message in messages)
             provider = self._build_provider(spec.provider, replies)
             limits = loop_limits(spec.limits, self._defaults.limits)
-            protocol = protocol_of(spec.protocol)
+            tools = self._tools(spec)
+            protocol = _readable(protocol_of(spec.protocol), tools)
             agent.session = Session(
                 agent_id=spec.agent_id,
                 principal=agent_principal(spec.agent_id, spec.allow),
-                system=self._system(spec),
+                system=augment(spec.system, protocol_of(spec.protocol), tools),
                 provider=provider,
                 model=spec.model,
                 protocol=msgspec.structs.replace(
@@ -251,17 +253,27 @@ class Mailboxes:
             )
         return agent.session
 
-    def _system(self, spec: Spec) -> str:
-        """Return the system prompt: the component's text, then how to write calls and which."""
+    def _tools(self, spec: Spec) -> list[Tool]:
+        """Return what the agent is told that it may emit."""
         principal = agent_principal(spec.agent_id, spec.allow)
         known = self._router.known_to(principal)
         names = known if spec.tools is None else [each for each in spec.tools if each in known]
-        tools = [_tool(self._router.registry.handlers(name)[0]) for name in names]
-        return f"{spec.system.rstrip()}\n\n{teach(protocol_of(spec.protocol), tools)}"
+        return [_tool(self._router.registry.handlers(name)[0]) for name in names]
 
 
 def unheard(answer: Answer) -> None:
     """Tell nobody: the answer is in the log."""
+
+
+def _readable(protocol: Settings, tools: Sequence[Tool]) -> Settings:
+    """Return *protocol* as it is read for an agent of *tools*.
+
+    Whoever has none was taught no ``prompt_json``: what looks like it is data (S003-12).
+    """
+    if tools:
+        return protocol
+    dialects = tuple(name for name in protocol.dialects if name != "prompt_json")
+    return msgspec.structs.replace(protocol, dialects=dialects)
 
 
 def _failed(inbound: Inbound, error: ErrorInfo) -> Answer:

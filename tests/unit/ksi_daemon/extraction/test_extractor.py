@@ -538,3 +538,8 @@ def test_new_ids_are_unique() -> None:
 @pytest.mark.parametrize("text", ["prose only", f"{EVENT} {USE}", '{"event":"a:b","data":{bad'])
 def test_the_same_text_gives_the_same_result(text: str) -> None:
     assert read(text) == read(text)
+
+
+@pytest.mark.parametrize("text", ['{"tool": "a", "arguments": {}}', "{" * 5_000_000], ids=len)
+def test_without_dialects_everything_is_prose(text: str) -> None:
+    assert extract(text, protocol("any", dialects=())) == Extraction(text)
