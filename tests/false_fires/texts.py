@@ -11,25 +11,29 @@ may cause one.
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import sys
 import sysconfig
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ksi_daemon.extraction import PRESETS, Protocol, extract, protocol
 
-__all__ = ["READERS", "Fired", "Tally", "fires", "paths", "tally"]
+__all__ = ["LIBRARIES", "READERS", "Fired", "Tally", "fires", "paths", "tally"]
 
 MEGABYTE: Final = 1 << 20
 MAX_CHARS: Final = MEGABYTE  # of one file
 PEEK: Final = 4096  # what tells text from other data
-SHARED: Final = ("/usr/share", "/usr/include", "/usr/lib/python3")
+LIBRARIES: Final = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"))
+ROOTS: Final = (*LIBRARIES, "/usr/share", "/usr/include", "/usr/lib/python3")
+BINARY: Final = (".pyc", ".so", ".mo", ".a", ".jar", ".png", ".ttf", ".whl", ".o", ".exe")
 EXCERPT: Final = 100
+README: Final = (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
 
 # What differs in its name alone finds the same. A preset that wants the whole reply to be one
 # object refuses every text, so it is read leniently.
@@ -57,16 +61,22 @@ class Tally(NamedTuple):
 
     @property
     def calls(self) -> list[Fired]:
-        return [each for each in self.fired if not each.code]
+        """The calls that are not those of our own README, which the package's metadata repeats."""
+        return [each for each in self.fired if not each.code and each.excerpt not in README]
 
 
-def paths(seed: int = 0) -> list[Path]:
-    """Return all files that may be text, in an order that *seed* shuffles."""
-    roots = [Path(sysconfig.get_path(key)) for key in ("stdlib", "purelib")]
-    roots += [Path(shared) for shared in SHARED]
-    found = sorted({path for root in roots for path in root.rglob("*") if path.is_file()})
-    random.Random(seed).shuffle(found)
-    return found
+def paths(roots: Sequence[str] = ROOTS, *, seed: int = 0) -> list[Path]:
+    """Return all files under *roots* that may be text, in an order that *seed* shuffles."""
+    found = {
+        os.path.join(directory, name)
+        for root in roots
+        for directory, _, names in os.walk(root)
+        for name in names
+        if not name.endswith(BINARY)
+    }
+    shuffled = sorted(found)
+    random.Random(seed).shuffle(shuffled)
+    return [Path(path) for path in shuffled]
 
 
 def text_of(path: Path) -> str | None:
@@ -92,12 +102,15 @@ def fires(text: str, path: Path) -> Iterator[Fired]:
             yield Fired(preset, each.dialect, code, path, text[each.start : each.end][:EXCERPT])
 
 
-def tally(megabytes: float, *, seconds: float = float("inf"), seed: int = 0) -> Tally:
+def tally(
+    megabytes: float, roots: Sequence[str] = ROOTS, *, seconds: float = float("inf")
+) -> Tally:
     """Read so many *megabytes*, or for so many *seconds*, whatever is less."""
+    found = paths(roots)
     until = time.monotonic() + seconds
     characters = files = 0
     fired: list[Fired] = []
-    for path in paths(seed):
+    for path in found:
         if characters >= megabytes * MEGABYTE or time.monotonic() > until:
             break
         text = text_of(path)
