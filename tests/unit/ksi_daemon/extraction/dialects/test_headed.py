@@ -49,6 +49,39 @@ def test_reads_names_and_arguments(
     ("text", "names", "codes", "residual"),
     [
         pytest.param(f"<tool_call>{A}", ["a"], [], "", id="closing tag missing"),
+        pytest.param(
+            f"<|message_sep|>\n\nfunction call<|role_sep|>\n{A}</s>", ["a"], [], "", id="GigaChat 3"
+        ),
+        pytest.param(
+            f"<|message_model|>a<|content_invoke_tool_json|>{A}<|end_message|>",
+            ["a"],
+            [],
+            "",
+            id="Inkling",
+        ),
+        pytest.param(
+            '<|tools_prefix|>[{"a": {"x": 1}}, {"b": {}}]<|tools_suffix|>',
+            ["a", "b"],
+            [],
+            "",
+            id="named by their key",
+        ),
+        pytest.param('<tool_call>{"a": 1}</tool_call>', [], ["missing_name"], "", id="no object"),
+        pytest.param(f"<tool_call>{A}}}</tool_call>", ["a"], [], "", id="a brace too many"),
+        pytest.param(
+            '<tool_call>{"name":"a","arguments":{"x":1}},"z":2}}</tool_call>.',
+            [],
+            ["malformed_block"],
+            ".",
+            id="a member behind",
+        ),
+        pytest.param(
+            '<tool_call>{"name":"a","arguments":{"x":{"y":1},"z":2}}}</tool_call>.',
+            [],
+            ["malformed_block"],
+            ".",
+            id="a brace too many, and two places for it",
+        ),
         pytest.param(f"<tool_call>{A}\n{B}</tool_call>", ["a", "b"], [], "", id="two objects"),
         pytest.param(f"[TOOL_CALLS]{A}; {B}", ["a", "b"], [], "", id="semicolon"),
         pytest.param(f"[TOOL_CALLS][{A}", ["a"], [], "", id="bracket missing"),

@@ -38,6 +38,32 @@ PROVIDER = ProviderDialect()
             Fault("missing_name", "'name' must name a tool, got None"),
             id="no name",
         ),
+        pytest.param(
+            {"functionCall": {"name": "t", "args": {}, "id": "g1"}, "thoughtSignature": "x"},
+            Draft("t", {}, "g1"),
+            id="Gemini with a signature",
+        ),
+        pytest.param(
+            {"function_call": {"name": "t", "arguments": '{"x": 1}'}},
+            Draft("t", {"x": 1}, None),
+            id="OpenAI of old",
+        ),
+        pytest.param(
+            {"id": "c1", "type": "function", "function": {"name": "t", "arguments": '{"x": 1}'}},
+            Draft("t", {"x": 1}, "c1"),
+            id="OpenAI",
+        ),
+        pytest.param(
+            {"type": "function", "function": {"name": "t", "parameters": {}}},
+            None,
+            id="description of a tool",
+        ),
+        pytest.param(
+            {"name": "t", "parameters": {"type": "object", "properties": {}}},
+            None,
+            id="schema of a tool",
+        ),
+        pytest.param({"functionCall": {"name": "t"}, "text": "x"}, None, id="more than Gemini's"),
         pytest.param({"name": "Ada", "age": 36}, None, id="data"),
         pytest.param({"name": "x", "version": "1", "arguments": {}}, None, id="more than a call"),
         pytest.param({"name": "two words", "arguments": {}}, None, id="no name of a tool"),
