@@ -24,6 +24,7 @@ __all__ = [
     "read_literal",
 ]
 
+_BLANK: Final = frozenset(" \t\n\r\f")
 _BLANKS: Final = re.compile(r"[ \t\n\r\f]*+")
 
 
@@ -91,110 +92,77 @@ class _Open(msgspec.Struct):
     members: dict[str, Any]
     key: str | None = None
     key_at: int = 0
-    commas: int = 0
+    comma: bool = False
 
     def value(self) -> Any:
         if self.bracket.key is not None:
             return self.members
-        alone = self.bracket.group and len(self.items) == 1 and not self.commas
+        alone = self.bracket.group and len(self.items) == 1 and not self.comma
         return self.items[0] if alone else self.items
+
+    def add(self, value: Any, repeated: list[str]) -> Halt | None:
+        """Add *value*, and to *repeated* the keys that it has a second time."""
+        if self.bracket.key is None:
+            self.items.append(value)
+            return None
+        if self.key is None and not isinstance(value, dict):
+            return Halt(self.key_at, "an object behind '**'", False)
+        members = value if self.key is None else {self.key: value}
+        twice = self.members.keys() & members.keys()
+        if twice and self.bracket.unique:
+            return Halt(self.key_at, "an argument that was not given before", False)
+        repeated += twice
+        self.members.update(members)
+        return None
 
 
 def read_literal(text: str, at: int, language: Language, bracket: Bracket) -> Literal | Halt:
     """Read what *bracket* holds from *at* on, just behind the character that opened it."""
-    return _Machine(text, language, bracket).run(at)
+    frame = _Open(bracket, [], {})
+    frames = [frame]
+    repeated: list[str] = []
+    control = False
+    while True:
+        at = past_blanks(text, at)
+        if not text.startswith(frame.bracket.closer, at):
+            if frame.bracket.key is not None:
+                key = frame.bracket.key(text, at)
+                if isinstance(key, Halt):
+                    return key
+                frame.key, frame.key_at = key.value, at
+                at = past_blanks(text, key.end)
+            entered = language.brackets.get(text[at : at + 1])
+            if entered is not None:
+                frame = _Open(entered, [], {})
+                frames.append(frame)
+                at += 1
+                continue
+            token = language.scalar(text, at)
+            if isinstance(token, Halt):
+                return token
+            halt = frame.add(token.value, repeated)
+            if halt is not None:
+                return halt
+            control = control or token.control
+            at = past_blanks(text, token.end)
+        while not text.startswith(",", at):
+            if not text.startswith(frame.bracket.closer, at):
+                return Halt(at, f"',' or {frame.bracket.closer!r}", at == len(text))
+            frames.pop()
+            if not frames:
+                return Literal(at + 1, frame.value(), tuple(dict.fromkeys(repeated)), control)
+            halt = frames[-1].add(frame.value(), repeated)
+            if halt is not None:
+                return halt
+            frame = frames[-1]
+            at = past_blanks(text, at + 1)
+        frame.comma = True
+        at += 1
 
 
 def past_blanks(text: str, at: int) -> int:
     """Return the first place at *at* or behind it that is no ASCII white space."""
+    if text[at : at + 1] not in _BLANK:
+        return at
     found = _BLANKS.match(text, at)
     return found.end() if found else at
-
-
-class _Machine:
-    """One reading."""
-
-    def __init__(self, text: str, language: Language, bracket: Bracket) -> None:
-        self._text = text
-        self._language = language
-        self._open = [_Open(bracket, [], {})]
-        self._repeated: list[str] = []
-        self._control = False
-
-    def run(self, at: int) -> Literal | Halt:
-        while True:
-            after = self._item(past_blanks(self._text, at))
-            if isinstance(after, Halt):
-                return after
-            closed = self._gap(past_blanks(self._text, after))
-            if isinstance(closed, Halt | Literal):
-                return closed
-            at = closed
-
-    def _item(self, at: int) -> int | Halt:
-        """Read the item at *at*, as far as no bracket opens in it, and return where it ends.
-
-        An opening bracket is entered; a closing one ends nothing yet.
-        """
-        while not self._text.startswith(self._open[-1].bracket.closer, at):
-            value = self._key(at)
-            if isinstance(value, Halt):
-                return value
-            entered = self._language.brackets.get(self._text[value : value + 1])
-            if entered is None:
-                return self._scalar(value)
-            self._open.append(_Open(entered, [], {}))
-            at = past_blanks(self._text, value + 1)
-        return at
-
-    def _key(self, at: int) -> int | Halt:
-        """Read the key at *at*, if there are keys, and return where its value begins."""
-        frame = self._open[-1]
-        if frame.bracket.key is None:
-            return at
-        token = frame.bracket.key(self._text, at)
-        if isinstance(token, Halt):
-            return token
-        frame.key, frame.key_at = token.value, at
-        return past_blanks(self._text, token.end)
-
-    def _scalar(self, at: int) -> int | Halt:
-        token = self._language.scalar(self._text, at)
-        if isinstance(token, Halt):
-            return token
-        self._control = self._control or token.control
-        return self._add(token.value) or token.end
-
-    def _gap(self, at: int) -> int | Halt | Literal:
-        """Read what follows an item, up to the next one or to the end."""
-        text = self._text
-        while True:
-            frame = self._open[-1]
-            if text.startswith(",", at):
-                frame.commas += 1
-                return at + 1
-            if not text.startswith(frame.bracket.closer, at):
-                return Halt(at, f"',' or {frame.bracket.closer!r}", at == len(text))
-            value = self._open.pop().value()
-            if not self._open:
-                return Literal(at + 1, value, tuple(dict.fromkeys(self._repeated)), self._control)
-            halt = self._add(value)
-            if halt is not None:
-                return halt
-            at = past_blanks(text, at + 1)
-
-    def _add(self, value: Any) -> Halt | None:
-        """Add *value* to the innermost bracket."""
-        frame = self._open[-1]
-        if frame.bracket.key is None:
-            frame.items.append(value)
-            return None
-        if frame.key is None and not isinstance(value, dict):
-            return Halt(frame.key_at, "an object behind '**'", False)
-        members = value if frame.key is None else {frame.key: value}
-        twice = [key for key in members if key in frame.members]
-        if twice and frame.bracket.unique:
-            return Halt(frame.key_at, "an argument that was not given before", False)
-        self._repeated += twice
-        frame.members.update(members)
-        return None

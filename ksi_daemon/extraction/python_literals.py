@@ -38,7 +38,7 @@ ARGUMENT: Final = "an argument with its name, as in path='a'"
 _VALUE: Final = "a literal value"
 CALLEE: Final = r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}+(?=[ \t]*+\()"
 
-_CALLEE: Final = re.compile(CALLEE)
+_CALLEE: Final = re.compile(rf"({CALLEE})[ \t]*+\(")
 _NAME: Final = re.compile(r"[^\W\d]\w*+")
 _KEYWORD: Final = re.compile(r"([^\W\d]\w*+)[ \t\n\r\f]*+=(?!=)")
 _STRING: Final = re.compile(
@@ -101,11 +101,10 @@ def read_call(text: str, start: int) -> PythonCall | Halt:
     callee = _CALLEE.match(text, start)
     if callee is None:
         return Halt(start, "a call", _CUT_TOKEN.match(text, start) is not None)
-    opened = past_blanks(text, callee.end()) + 1
-    arguments = read_literal(text, opened, PYTHON, CALL)
+    arguments = read_literal(text, callee.end(), PYTHON, CALL)
     if isinstance(arguments, Halt):
         return arguments
-    return PythonCall(callee[0], start, arguments.end, arguments)
+    return PythonCall(callee[1], start, arguments.end, arguments)
 
 
 def is_argument_name(key: str) -> bool:
@@ -135,8 +134,11 @@ def _dictionary_key(text: str, at: int) -> Token | Halt:
 
 
 def _scalar(text: str, at: int) -> Token | Halt:
+    string = _STRING.match(text, at)
+    if string is not None:
+        return _string(string)
     if _QUOTE.match(text, at) is not None:
-        return _string(text, at)
+        return Halt(len(text), "the end of a string", True)
     number = _NUMBER.match(text, at)
     if number is not None:
         return _number(number)
@@ -146,10 +148,7 @@ def _scalar(text: str, at: int) -> Token | Halt:
     return Halt(at, _VALUE, _CUT_TOKEN.match(text, at) is not None)
 
 
-def _string(text: str, at: int) -> Token | Halt:
-    found = _STRING.match(text, at)
-    if found is None:
-        return Halt(len(text), "the end of a string", True)
+def _string(found: re.Match[str]) -> Token | Halt:
     form = found.lastgroup or ""
     inner = found[form]
     control = form.startswith("short") and ("\n" in inner or "\r" in inner)

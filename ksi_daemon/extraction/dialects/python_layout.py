@@ -15,7 +15,9 @@ from ksi_daemon.extraction.python_literals import CALLEE
 
 __all__ = ["WITH_KEYWORD", "Lead", "is_class_name", "is_meant", "lead", "stands_alone"]
 
-LOOK_BEHIND: Final = 512  # characters
+# Characters: of a line before a list, and of what stands between a thought and a list.
+LOOK_BEHIND: Final = 512
+GAP: Final = 32
 # A list whose first call gives its first argument by keyword.
 WITH_KEYWORD: Final = rf"\[\s*+{CALLEE}[ \t]*+\(\s*+[^\W\d]\w*+\s*+=(?!=)"
 
@@ -39,20 +41,20 @@ _THOUGHT_END: Final = "</think>"
 
 def lead(text: str, start: int) -> Lead | None:
     """Say what stands before the list at *start*, None if it is nothing that leads to a call."""
+    behind = max(0, start - LOOK_BEHIND)
     if start and text[start - 1] not in _BEFORE:
         return None
-    before = text[max(0, start - LOOK_BEHIND) : start]
-    whole = len(before) == start
-    said = before.rstrip()
-    if (whole and not said) or said.endswith(_THOUGHT_END):
+    if _opens_reply(text, start):
         return "reply"
-    *lines, line = before.split("\n")
-    if not line:
-        return None if lines[-1].startswith(_PROMPTS) else "line"
-    sentence = _SENTENCE if lines or whole else _END_OF_SENTENCE
-    if line.rstrip()[-1:] not in _MARKS or not _has_words(line):
+    line = text.rfind("\n", behind, start) + 1
+    if line == start:
+        last = text.rfind("\n", behind, line - 1) + 1
+        return None if text.startswith(_PROMPTS, last) else "line"
+    sentence = _SENTENCE if line or not behind else _END_OF_SENTENCE
+    line = line or behind
+    if not _has_words(text[line:start]):
         return None
-    return "sentence" if sentence.fullmatch(line) else None
+    return "sentence" if sentence.fullmatch(text, line, start) else None
 
 
 def stands_alone(text: str, end: int, lead: Lead) -> bool:
@@ -74,6 +76,14 @@ def is_meant(text: str, start: int, lead: Lead) -> bool:
     return lead == "reply" and _POSITIONAL.match(text, start) is not None
 
 
+def _opens_reply(text: str, start: int) -> bool:
+    """Say whether before *start* there is nothing, or nothing but a thought."""
+    if start <= LOOK_BEHIND and not text[:start].strip():
+        return True
+    return text[max(0, start - GAP) : start].rstrip().endswith(_THOUGHT_END)
+
+
 def _has_words(line: str) -> bool:
-    """Say whether *line* has more than one word, as far as its script parts them."""
-    return " " in line.strip() or not line.isascii()
+    """Say whether *line* ends a sentence of several words, as far as its script parts them."""
+    said = line.strip()
+    return said[-1:] in _MARKS and (" " in said or not said.isascii())

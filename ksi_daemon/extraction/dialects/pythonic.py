@@ -242,7 +242,7 @@ def _bare(text: str, start: int, reading: Reading) -> Framed | None:
         return None
     calls: list[PythonCall] = []
     end = _read_list(text, start, calls)
-    if told != "reply" and any(map(is_class_name, _names(text, start, calls, reading))):
+    if told != "reply" and _has_class(text, start, calls, reading):
         return None
     if isinstance(end, int):
         if not stands_alone(text, end, told):
@@ -257,11 +257,11 @@ def _bare(text: str, start: int, reading: Reading) -> Framed | None:
     return _broken(text, start, _bare_limit(text, start, end), series, end, reading)
 
 
-def _names(text: str, start: int, calls: list[PythonCall], reading: Reading) -> set[str]:
-    """Return the names in the list at *start* that are those of no known tool."""
-    first = _CALLEE.match(text, past_space(text, start + 1))
-    names = {call.name for call in calls} | ({first[0]} if first else set())
-    return names.difference(reading.tools or ())
+def _has_class(text: str, start: int, calls: list[PythonCall], reading: Reading) -> bool:
+    """Say whether a name in the list at *start* is that of a class and of no known tool."""
+    first = None if calls else _CALLEE.match(text, past_space(text, start + 1))
+    names = {first[0]} if first else {call.name for call in calls}
+    return any(is_class_name(name) and name not in (reading.tools or ()) for name in names)
 
 
 def _bare_limit(text: str, start: int, halt: Halt) -> int:
