@@ -75,6 +75,7 @@ PRESETS: Final[Mapping[str, Protocol]] = MappingProxyType(
                     "function_tags",
                     "invoke_tags",
                     "argument_tags",
+                    "pythonic",
                 ),
             ),
         )

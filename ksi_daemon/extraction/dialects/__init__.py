@@ -32,6 +32,7 @@ from ksi_daemon.extraction.dialects.named import NamedDialect
 from ksi_daemon.extraction.dialects.prompt_json import PromptDialect
 from ksi_daemon.extraction.dialects.provider_json import ProviderDialect
 from ksi_daemon.extraction.dialects.provider_list import ProviderListDialect
+from ksi_daemon.extraction.dialects.pythonic import PythonicDialect
 from ksi_daemon.extraction.dialects.text_tagged import TaggedDialect
 
 __all__ = [
@@ -65,6 +66,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             FunctionTagsDialect(),
             InvokeTagsDialect(),
             ArgumentTagsDialect(),
+            PythonicDialect(),
             ProviderDialect(),
             ProviderListDialect(),
         )
