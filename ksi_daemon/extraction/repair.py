@@ -24,7 +24,7 @@ import msgspec
 
 from ksi_daemon.extraction.reader import KEY, Stop, read_at, trace
 
-__all__ = ["Mended", "Mender", "may_be_spilt"]
+__all__ = ["Edit", "Mended", "Mender", "may_be_spilt"]
 
 MAX_PIECE: Final = 1 << 16  # characters
 MAX_EDITS: Final = 64
@@ -51,19 +51,25 @@ _OVER: Final = re.compile(r"\s*+(?:(?:`{3,}|~{3,})\s*+)?\Z")
 _LEFT_OVER: Final = re.compile(r"""[ \t]*+["'):}“”]""")
 
 
-class Mended(msgspec.Struct, frozen=True):
-    """An object that can be read after *repairs*; it ends just before *end* of the text."""
+class Edit(msgspec.Struct, frozen=True):
+    """What stands from *start* to *end* of the text is read as *text*."""
 
-    end: int
-    value: dict[str, Any]
-    repairs: tuple[str, ...]
-
-
-class _Edit(msgspec.Struct, frozen=True):
     name: str
     start: int
     end: int
     text: str = ""
+
+
+class Mended(msgspec.Struct, frozen=True):
+    """An object that can be read after *repairs*; it ends just before *end* of the text.
+
+    *edits* are those that changed something, in the order of the text.
+    """
+
+    end: int
+    value: dict[str, Any]
+    repairs: tuple[str, ...]
+    edits: tuple[Edit, ...] = ()
 
 
 class Mender:
@@ -92,21 +98,22 @@ class Mender:
         piece = self._text[start : min(limit, start + MAX_PIECE)]
         complete = complete and len(piece) == limit - start
         shift = 0
-        repairs: list[str] = []
-        while len(repairs) <= MAX_EDITS and self._left > 0:
+        edits: list[Edit] = []
+        while len(edits) <= MAX_EDITS and self._left > 0:
             found = trace(piece, 0)
             if not isinstance(found, Stop):
                 self._left -= found.end
                 self.reached = start - shift + found.end
-                return _verified(piece, found.end, start - shift, repairs, keys)
+                return _verified(piece, found.end, start - shift, edits, keys)
             self._left -= found.at
             self.reached = start - shift + found.at
             edit = _edit(piece, found, complete=complete)
             if edit is None:
                 return None
             piece = piece[: edit.start] + edit.text + piece[edit.end :]
+            place = start - shift + edit.start
+            edits.append(Edit(edit.name, place, place + edit.end - edit.start, edit.text))
             shift += len(edit.text) - (edit.end - edit.start)
-            repairs.append(edit.name)
         return None
 
 
@@ -132,7 +139,7 @@ def _ends_with_object(value: dict[str, Any]) -> bool:
 
 
 def _verified(
-    piece: str, end: int, offset: int, repairs: list[str], keys: Collection[str] | None
+    piece: str, end: int, offset: int, edits: list[Edit], keys: Collection[str] | None
 ) -> Mended | None:
     """Return the object that ends at *end* of *piece*, if it is sound and nothing is left over."""
     read = read_at(piece, 0)
@@ -140,11 +147,12 @@ def _verified(
         return None
     if _LEFT_OVER.match(piece, end):
         return None
+    repairs = [edit.name for edit in edits]
     if "missing_closer" in repairs and not _is_nested_surely(read.odd.value, keys):
         return None
     if read.odd.control:
         repairs.append("control_character")
-    return Mended(offset + end, read.odd.value, tuple(dict.fromkeys(repairs)))
+    return Mended(offset + end, read.odd.value, tuple(dict.fromkeys(repairs)), tuple(edits))
 
 
 def _is_nested_surely(value: dict[str, Any], keys: Collection[str] | None) -> bool:
@@ -164,7 +172,7 @@ def _is_nested_surely(value: dict[str, Any], keys: Collection[str] | None) -> bo
     return True
 
 
-def _edit(piece: str, stop: Stop, *, complete: bool) -> _Edit | None:
+def _edit(piece: str, stop: Stop, *, complete: bool) -> Edit | None:
     """Return the one edit that lets reading go on behind *stop*, None if none is certain."""
     if stop.ended:
         return _close_all(piece, stop) if complete else None
@@ -180,7 +188,7 @@ def _edit(piece: str, stop: Stop, *, complete: bool) -> _Edit | None:
     return None
 
 
-def _drop_comment(piece: str, stop: Stop) -> _Edit | None:
+def _drop_comment(piece: str, stop: Stop) -> Edit | None:
     # A bracket in it may be one that counts, a quote the end of a string or a member of its own.
     comment = _COMMENT.match(piece, stop.at)
     if comment is None or _BRACKET.search(comment[0]):
@@ -189,30 +197,30 @@ def _drop_comment(piece: str, stop: Stop) -> _Edit | None:
         return None
     if stop.expected == _VALUE and not comment[0].startswith(("// ", "# ", "/*")):
         return None
-    return _Edit("comment", stop.at, comment.end())
+    return Edit("comment", stop.at, comment.end())
 
 
-def _unescape(piece: str, stop: Stop) -> _Edit | None:
+def _unescape(piece: str, stop: Stop) -> Edit | None:
     """Write apostrophes without a backslash in the string around *stop*."""
     string = _STRING.match(piece, stop.resume)
     if string is None or not piece.startswith("\\'", stop.at):
         return None
     plain = _PAIR.sub(lambda pair: "'" if pair[1] == "'" else pair[0], string[0])
-    return _Edit("escaped_apostrophe", string.start(), string.end(), plain)
+    return Edit("escaped_apostrophe", string.start(), string.end(), plain)
 
 
-def _rewrite_token(piece: str, stop: Stop) -> _Edit | None:
+def _rewrite_token(piece: str, stop: Stop) -> Edit | None:
     literal = _LITERAL.match(piece, stop.at)
     if literal is not None and stop.expected == _VALUE:
-        return _Edit("python_literal", stop.at, literal.end(), dict(_LITERALS)[literal[1]])
+        return Edit("python_literal", stop.at, literal.end(), dict(_LITERALS)[literal[1]])
     single = _SINGLE.match(piece, stop.at)
     if single is not None and _fits(single[2], stop):
         # Of the escapes those that JSON knows stay as they are; another one stops the next trace.
         inner = _PAIR.sub(_requoted, single[1])
-        return _Edit("single_quotes", stop.at, single.end(), f'"{inner}"')
+        return Edit("single_quotes", stop.at, single.end(), f'"{inner}"')
     smart = _SMART.match(piece, stop.at)
     if smart is not None and _fits(smart[3], stop):
-        return _Edit("smart_quotes", stop.at, smart.end(), f'"{smart[1] or smart[2] or ""}"')
+        return Edit("smart_quotes", stop.at, smart.end(), f'"{smart[1] or smart[2] or ""}"')
     return None
 
 
@@ -229,7 +237,7 @@ def _fits(following: str, stop: Stop) -> bool:
     return following in (",", "]" if stop.frames[-1].array else "}")
 
 
-def _drop_comma(piece: str, stop: Stop) -> _Edit | None:
+def _drop_comma(piece: str, stop: Stop) -> Edit | None:
     """Drop the comma before a closing bracket, if there is a member before it."""
     before = piece[: stop.at].rstrip()
     if piece[stop.at] != _closer(stop) or not before.endswith(","):
@@ -237,32 +245,32 @@ def _drop_comma(piece: str, stop: Stop) -> _Edit | None:
     comma = len(before) - 1
     if before[:comma].rstrip().endswith((",", "{", "[", ":")):
         return None
-    return _Edit("trailing_comma", comma, comma + 1)
+    return Edit("trailing_comma", comma, comma + 1)
 
 
-def _join_or_close(piece: str, stop: Stop, *, complete: bool) -> _Edit | None:
+def _join_or_close(piece: str, stop: Stop, *, complete: bool) -> Edit | None:
     """Put in the comma between two members, or the brackets that are missing, or drop a brace."""
     at, got = stop.at, piece[stop.at]
     gap = piece[len(piece[:at].rstrip()) : at]
     if got == '"':
         joins = not stop.frames[-1].array and "\n" in gap and _MEMBER_LINE.match(piece, at)
-        return _Edit("missing_comma", at - len(gap), at - len(gap), ",") if joins else None
+        return Edit("missing_comma", at - len(gap), at - len(gap), ",") if joins else None
     if got in "}]":
         return _drop_brace(piece, stop) or _close_inner(piece, stop)
     return _close_all(piece, stop) if complete and _OVER.match(piece, at) else None
 
 
-def _drop_brace(piece: str, stop: Stop) -> _Edit | None:
+def _drop_brace(piece: str, stop: Stop) -> Edit | None:
     # Only a brace behind an object in an array: a bracket too many may as well be one opened too
     # few times, for an array can stand in an array but no object directly in an object.
     at = stop.at
     behind = piece[at + 1 :].lstrip()[:1]
     if piece[at] == "}" and stop.frames[-1].array and piece[:at].rstrip().endswith("}"):
-        return _Edit("extra_closer", at, at + 1) if behind in (",", "]") and behind else None
+        return Edit("extra_closer", at, at + 1) if behind in (",", "]") and behind else None
     return None
 
 
-def _close_inner(piece: str, stop: Stop) -> _Edit | None:
+def _close_inner(piece: str, stop: Stop) -> Edit | None:
     """Put in a closing bracket where only closing brackets follow, down to the outermost.
 
     Whatever was forgotten among them, the value is the same.
@@ -277,10 +285,10 @@ def _close_inner(piece: str, stop: Stop) -> _Edit | None:
     while needed and rest:
         if needed.pop(0) == rest[0]:
             del rest[0]
-    return None if rest or needed else _Edit("missing_closer", stop.at, stop.at, _closer(stop))
+    return None if rest or needed else Edit("missing_closer", stop.at, stop.at, _closer(stop))
 
 
-def _close_all(piece: str, stop: Stop) -> _Edit | None:
+def _close_all(piece: str, stop: Stop) -> Edit | None:
     """Put in the brackets that are missing at the end, if the last member is whole."""
     if not stop.expected.startswith("','"):
         return None
@@ -288,7 +296,7 @@ def _close_all(piece: str, stop: Stop) -> _Edit | None:
     if piece[end - 1].isdigit():  # who knows whether it was the last one
         return None
     missing = "".join("]" if frame.array else "}" for frame in reversed(stop.frames))
-    return _Edit("missing_closer", end, end, missing)
+    return Edit("missing_closer", end, end, missing)
 
 
 def _closer(stop: Stop) -> str:

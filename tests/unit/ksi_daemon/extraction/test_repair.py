@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection
 from typing import Any, Final
@@ -22,6 +23,16 @@ def mend(
     text: str, *, complete: bool = False, keys: Collection[str] | None = frozenset()
 ) -> Mended | None:
     return Mender(text).mend(0, len(text), keys, complete=complete)
+
+
+def applied(text: str, mended: Mended | None) -> Any:
+    """Return what *text* says after the edits of *mended*, read by the standard library."""
+    assert mended is not None
+    pieces, at = [], 0
+    for edit in mended.edits:
+        pieces += [text[at : edit.start], edit.text]
+        at = edit.end
+    return json.loads("".join([*pieces, text[at : mended.end]]), strict=False)
 
 
 def event(data: str, stop_reason: str | None = None, **overrides: Any) -> Extraction:
@@ -69,8 +80,10 @@ def event(data: str, stop_reason: str | None = None, **overrides: Any) -> Extrac
     ],
 )
 def test_mends(text: str, value: dict[str, Any], repairs: list[str]) -> None:
-    assert mend(text) == Mended(len(text), value, tuple(repairs))
-    assert mend(f"{text}\nDone.") == Mended(len(text), value, tuple(repairs))
+    for reply in (text, f"{text}\nDone."):
+        mended = mend(reply)
+        assert mended == Mended(len(text), value, tuple(repairs), mended.edits if mended else ())
+        assert applied(reply, mended) == value
 
 
 @pytest.mark.parametrize(
@@ -87,7 +100,9 @@ def test_closes_what_is_open_at_the_end_if_the_writer_stopped_there(
     text: str, value: dict[str, Any]
 ) -> None:
     end = len(text.removesuffix("\n```\n").rstrip())
-    assert mend(text, complete=True) == Mended(end, value, ("missing_closer",))
+    mended = mend(text, complete=True)
+    assert mended == Mended(end, value, ("missing_closer",), mended.edits if mended else ())
+    assert applied(text, mended) == value
     assert mend(text) is None
 
 
