@@ -111,10 +111,20 @@ class Mender:
             if edit is None:
                 return None
             piece = piece[: edit.start] + edit.text + piece[edit.end :]
-            place = start - shift + edit.start
+            place = _in_text(start + edit.start, edits)
             edits.append(Edit(edit.name, place, place + edit.end - edit.start, edit.text))
+            edits.sort(key=lambda edit: edit.start)  # a comma is dropped after what follows it
             shift += len(edit.text) - (edit.end - edit.start)
         return None
+
+
+def _in_text(place: int, edits: Collection[Edit]) -> int:
+    """Return where what is at *place* after *edits* was before them."""
+    for edit in edits:
+        if edit.start > place:
+            break
+        place += edit.end - edit.start - len(edit.text)
+    return place
 
 
 def may_be_spilt(value: dict[str, Any], keys: Collection[str]) -> bool:
