@@ -44,6 +44,7 @@ _SMART: Final = re.compile(
 _MEMBER_LINE: Final = re.compile(r'"[^"\\\n]++"[ \t]*+:')
 _STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _PAIR: Final = re.compile(r"""\\(.)|(")""", re.DOTALL)
+_ESCAPED: Final = re.compile(r"\\.|\n", re.DOTALL)
 _CLOSERS: Final = re.compile(r"[\s}\]]*+")
 # All that may stand behind an object whose last brackets are missing: the end of its fence.
 _OVER: Final = re.compile(r"\s*+(?:(?:`{3,}|~{3,})\s*+)?\Z")
@@ -113,18 +114,22 @@ class Mender:
             piece = piece[: edit.start] + edit.text + piece[edit.end :]
             place = _in_text(start + edit.start, edits)
             edits.append(Edit(edit.name, place, place + edit.end - edit.start, edit.text))
-            edits.sort(key=lambda edit: edit.start)  # a comma is dropped after what follows it
             shift += len(edit.text) - (edit.end - edit.start)
         return None
 
 
 def _in_text(place: int, edits: Collection[Edit]) -> int:
     """Return where what is at *place* after *edits* was before them."""
-    for edit in edits:
+    for edit in _in_order(edits):
         if edit.start > place:
             break
         place += edit.end - edit.start - len(edit.text)
     return place
+
+
+def _in_order(edits: Collection[Edit]) -> list[Edit]:
+    # They are made as they are needed: a comma is dropped once what follows it is read.
+    return sorted(edits, key=lambda edit: edit.start)
 
 
 def may_be_spilt(value: dict[str, Any], keys: Collection[str]) -> bool:
@@ -162,7 +167,9 @@ def _verified(
         return None
     if read.odd.control:
         repairs.append("control_character")
-    return Mended(offset + end, read.odd.value, tuple(dict.fromkeys(repairs)), tuple(edits))
+    return Mended(
+        offset + end, read.odd.value, tuple(dict.fromkeys(repairs)), tuple(_in_order(edits))
+    )
 
 
 def _is_nested_surely(value: dict[str, Any], keys: Collection[str] | None) -> bool:
@@ -213,10 +220,27 @@ def _drop_comment(piece: str, stop: Stop) -> Edit | None:
 def _unescape(piece: str, stop: Stop) -> Edit | None:
     """Write apostrophes without a backslash in the string around *stop*."""
     string = _STRING.match(piece, stop.resume)
-    if string is None or not piece.startswith("\\'", stop.at):
+    if string is None or not piece.startswith("\\'", stop.at) or _may_lack_quote(string[0]):
         return None
     plain = _PAIR.sub(lambda pair: "'" if pair[1] == "'" else pair[0], string[0])
     return Edit("escaped_apostrophe", string.start(), string.end(), plain)
+
+
+def _may_lack_quote(string: str) -> bool:
+    """Say whether a backslash before an apostrophe in *string* may be what a lost quote left.
+
+    Quotes come in pairs on a line, and none stands in the middle of a word.
+    """
+    lines = [[False, False]]  # of each: whether its quotes are odd, whether one may be lost there
+    for pair in _ESCAPED.finditer(string):
+        if pair[0] in ("\n", "\\n"):
+            lines.append([False, False])
+        elif pair[0] == '\\"':
+            lines[-1][0] ^= True
+        elif pair[0] == "\\'":
+            around = string[pair.start() - 1] + string[pair.end()]
+            lines[-1][1] |= not around.isalnum()
+    return [True, True] in lines
 
 
 def _rewrite_token(piece: str, stop: Stop) -> Edit | None:
