@@ -20,7 +20,7 @@ settings.register_profile(
 )
 settings.load_profile("ksi")
 
-CASE = re.compile(r"test_(S\d{3}_\d+|[A-Z]\d+)(?:_|$)")
+CASE = re.compile(r"test_(S\d{3}(?:_\d+)+|[A-Z]\d+)(?=_|\[|$)")
 WORDS = {"passed": "pass", "failed": "FAIL", "skipped": "skip"}
 
 
@@ -31,8 +31,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for outcome in WORDS:
         for report in terminalreporter.getreports(outcome):
             found = CASE.search(report.nodeid.rpartition("::")[2])
-            if found:
-                cases[_id(found[1])].add(outcome)
+            for case in _ids(found[1]) if found else ():
+                cases[case].add(outcome)
     terminalreporter.section("cases")
     for case in sorted(cases, key=_natural):
         worst = next(word for word in ("failed", "skipped", "passed") if word in cases[case])
@@ -41,9 +41,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"{passed} of {len(cases)} cases pass")
 
 
-def _id(name: str) -> str:
-    """Return the id as the pages write it: S002-40, and S1 for what is named S01."""
-    return name.replace("_", "-") if "_" in name else name[0] + name[1:].lstrip("0")
+def _ids(name: str) -> list[str]:
+    """Return the ids as the pages write them: S002-40, and S1 for what is named S01."""
+    if "_" not in name:
+        return [name[0] + name[1:].lstrip("0")]
+    source, *numbers = name.split("_")
+    return [f"{source}-{number}" for number in numbers]
 
 
 def _natural(case: str) -> list[tuple[int, str]]:
