@@ -30,20 +30,19 @@ from ksi_daemon.extraction.dialects.framing import (
     read_body,
     where,
 )
-from ksi_daemon.extraction.reader import scan
+from ksi_daemon.extraction.reader import Stop, scan, trace
 
-__all__ = ["Ends", "Named", "past_surplus", "read_arguments"]
+__all__ = ["Ends", "Named", "is_settled", "past_surplus", "read_arguments"]
 
 _SURPLUS: Final = re.compile(r"\s*+\}[\s}]*+")
 _MEMBER: Final = re.compile(r'\s*+,?+\s*+"(?:[^"\\\n]|\\.)*+"\s*+:')
+# Something that no object has behind a member or in place of one.
+_BEHIND: Final = re.compile(r'\s*+[^\s},"]')
 _BLANK_LINE: Final = "\n\n"
 
 
 class Named(msgspec.Struct, frozen=True):
-    """What a block says before its arguments, which begin at *at*; the block begins at *start*.
-
-    *required* says that something must stand there: it was announced.
-    """
+    """What a block that begins at *start* says before its arguments, which begin at *at*."""
 
     name: str
     id: str | None
@@ -78,6 +77,44 @@ def read_arguments(text: str, told: Named, ends: Ends, reading: Reading) -> Piec
         return _quoted(text, told, ends, reading)
     fault = Fault("malformed_block", f"expected an object, got {text[at]!r}")
     return _refused(told, closer.end() if closer else limit, fault, at)
+
+
+def is_settled(text: str, told: Named, ends: Ends) -> bool:
+    """Say whether ``read_arguments`` would return the same however *text* goes on.
+
+    What closes the block must have come, or what begins another one: before that, words behind
+    the arguments could turn out to stand where nothing may stand.
+    """
+    found = _extent(text, told.at)
+    if found is None:
+        return False
+    end, broken = found
+    limit, closer = _limit(text, end, ends)
+    if closer is not None or limit < len(text):
+        return True
+    if ends.closer is not None:
+        return False
+    if broken:
+        return _paragraph(text, end, limit) < limit
+    return _BEHIND.match(text, end) is not None
+
+
+def _extent(text: str, at: int) -> tuple[int, bool] | None:
+    """Return where the arguments end that begin at *at*, and whether they are broken there.
+
+    None if that depends on text to come.
+    """
+    if text.startswith("{", at):
+        found = trace(text, at)
+        if isinstance(found, Stop):
+            return None if found.ended or found.at == len(text) else (found.resume, True)
+        return found.end, False
+    if text.startswith('"', at):
+        try:
+            return scan(text, at)[1], False
+        except (StopIteration, ValueError, RecursionError):
+            return None
+    return None if at == len(text) else (at, True)
 
 
 def past_surplus(

@@ -8,6 +8,7 @@
 may stand behind the role too, and a reply begins behind the role of its first message. A message
 of the channel ``analysis`` is a thought; that of another channel is for the user, and only its
 marks are taken out. A message of a role other than the assistant's is the model's own invention.
+What closes a message is a mark only before another one and at the end.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from ksi_daemon.extraction.dialects.arguments import Ends, Named, read_arguments
+from ksi_daemon.extraction.beginnings import beginning
+from ksi_daemon.extraction.dialects.arguments import Ends, Named, is_settled, read_arguments
 from ksi_daemon.extraction.dialects.base import Fault, Framed, FramedDialect, Piece, Reading
 from ksi_daemon.extraction.dialects.framing import past_space
 
@@ -46,9 +48,16 @@ _FUNCTIONS: Final = "functions."
 
 class HarmonyDialect(FramedDialect):
     name: ClassVar[str] = "harmony"
-    markers: ClassVar[tuple[str, ...]] = ("<|channel|>", "<|message|>")
+    markers: ClassVar[tuple[str, ...]] = (
+        "<|start|>",
+        "<|channel|>",
+        "<|call|>",
+        "<|end|>",
+        "<|return|>",
+    )
     opener: ClassVar[re.Pattern[str]] = re.compile(
-        rf"\A\s*+to=(?=[\w.:/-]{{1,200}}+\s*+<\|channel\|>)|{_OPENER.pattern}|{_CLOSER.pattern}"
+        rf"\A\s*+to=(?=[\w.:/-]{{1,200}}+\s*+<\|channel\|>)|{_OPENER.pattern}"
+        rf"|{_CLOSER.pattern}(?=\s*+(?:{_OPENER.pattern}|\Z))"
     )
     restart: ClassVar[str] = _OPENER.pattern
 
@@ -70,6 +79,19 @@ class HarmonyDialect(FramedDialect):
         end = _end(text, header.end())
         thought = _CLOSER.sub("", text[header.end() : end]).strip()
         return Framed(start, end, (), thought=thought)
+
+    def settled(
+        self, text: str, opener: re.Match[str], framed: Framed | None, reading: Reading
+    ) -> bool:
+        header = _HEADER.match(text, opener.start())
+        if header is None:
+            if _CLOSER.fullmatch(opener[0]):
+                return _OPENER.match(text, past_space(text, opener.end())) is not None
+            return beginning(_HEADER).match(text, opener.start()) is None
+        if framed is None or not framed.pieces:
+            return True
+        told = Named("", None, header.start(), past_space(text, header.end()))
+        return is_settled(text, told, _ENDS)
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         block = json.dumps(args, ensure_ascii=False)

@@ -24,7 +24,8 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from ksi_daemon.extraction.dialects.arguments import Ends, Named, read_arguments
+from ksi_daemon.extraction.beginnings import beginning
+from ksi_daemon.extraction.dialects.arguments import Ends, Named, is_settled, read_arguments
 from ksi_daemon.extraction.dialects.base import Fault, Framed, FramedDialect, Piece, Reading
 from ksi_daemon.extraction.dialects.framing import past_space
 
@@ -117,10 +118,8 @@ class NamedDialect(FramedDialect):
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
         key = opener.lastgroup or ""
         start, begun = opener.span()
-        head = _HEADS[key].match(text, begun)
-        if head is not None:
-            at = past_space(text, head.end())
-            told = Named(head["name"], _id(head), start, at)
+        told = _told(text, opener)
+        if told is not None:
             piece = read_arguments(text, told, _ENDS[key], reading)
         elif _CUT.match(text, begun):
             fault = Fault("unterminated_block", "the reply ends before the arguments")
@@ -129,6 +128,16 @@ class NamedDialect(FramedDialect):
             return None
         tail = _TAILS[key].match(text, piece.end)
         return Framed(start, tail.end() if tail else piece.end, (piece,))
+
+    def settled(
+        self, text: str, opener: re.Match[str], framed: Framed | None, reading: Reading
+    ) -> bool:
+        key, told = opener.lastgroup or "", _told(text, opener)
+        if framed is None or told is None:
+            return beginning(_HEADS[key]).match(text, opener.end()) is None
+        if beginning(_TAILS[key]).match(text, framed.pieces[-1].end):
+            return False
+        return is_settled(text, told, _ENDS[key])
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         block = json.dumps(args, ensure_ascii=False)
@@ -158,6 +167,14 @@ _TAILS: Final = {
 }
 # A name, or a part of one and of the token behind it, with which the text ends.
 _CUT: Final = re.compile(r"\s*+[A-Za-z_][\w.:/-]{0,200}+(?:[<\[]?[\w|｜▁]{0,40}+)\Z")
+
+
+def _told(text: str, opener: re.Match[str]) -> Named | None:
+    """Return what the head behind *opener* tells, None if none stands there."""
+    head = _HEADS[opener.lastgroup or ""].match(text, opener.end())
+    if head is None:
+        return None
+    return Named(head["name"], _id(head), opener.start(), past_space(text, head.end()))
 
 
 def _id(head: re.Match[str]) -> str | None:

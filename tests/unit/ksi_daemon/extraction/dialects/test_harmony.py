@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from ksi_daemon.extraction import Extraction, extract, protocol
+from ksi_daemon.extraction import Call, Extraction, extract, protocol
 from ksi_daemon.extraction.dialects.harmony import HarmonyDialect
+from ksi_daemon.extraction.stream import Extractor
 from tests.growth import LINEAR, doubling
 from tests.properties.written import SOME, arguments, prose
 
@@ -152,7 +153,8 @@ def test_reads_what_the_model_writes(
             "",
             id="talked about",
         ),
-        pytest.param("Bye<|end|>", [], [], "Bye<|end|>", "", id="the end mark of other models"),
+        pytest.param("Bye<|end|>\n", [], [], "Bye\n", "", id="the mark of the end"),
+        pytest.param("a <|end|> b", [], [], "a <|end|> b", "", id="the mark of the end, talked of"),
     ],
 )
 def test_tells_calls_thoughts_and_text_apart(
@@ -162,6 +164,28 @@ def test_tells_calls_thoughts_and_text_apart(
     assert [call.name for call in result.calls] == calls
     assert [block.code for block in result.rejected] == codes
     assert (result.residual, result.thought) == (residual, thought)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{THOUGHT}{CALL}{FINAL}",
+        f"{THOUGHT}{FINAL}{CALL}x",
+        f"{CALL.replace('1', 'bad')}{CALL} x",
+        ' to=functions.f<|channel|>commentary json<|message|>{"x": 1}<|call|> x',
+        "a <|end|> b <|channel|> c <|end|> ",
+        "<|channel|>commentary to=functions.f <|constr",
+    ],
+)
+def test_a_stream_gives_the_same(text: str) -> None:
+    ids = [f"g{number}" for number in range(9)]
+    alone = protocol("any", dialects=["harmony"])
+    text += " and so on" * 40
+    whole = extract(text, alone, new_id=iter(ids).__next__)
+    stream = Extractor(alone, new_id=iter(ids).__next__)
+    told = [each for letter in text for each in stream.feed(letter) if isinstance(each, Call)]
+    assert stream.close() == whole
+    assert tuple(told) == whole.calls
 
 
 @pytest.mark.parametrize(

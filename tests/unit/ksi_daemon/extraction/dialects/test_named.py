@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksi_daemon.extraction import Extraction, extract, protocol
+from ksi_daemon.extraction import Call, Extraction, extract, protocol
 from ksi_daemon.extraction.dialects.named import FORMS, NamedDialect
+from ksi_daemon.extraction.stream import Extractor
 from tests.growth import LINEAR, doubling
 from tests.properties.written import SOME, arguments, prose
 
@@ -79,6 +80,19 @@ def test_reads_several_calls_in_order(form: str) -> None:
     text = " ".join(WRITERS[form](name, f'{{"n": "{name}"}}') for name in "abc")
     calls = [[name, {"n": name}] for name in "abc"]
     assert outcome(text)[:2] == (calls, [])
+
+
+@pytest.mark.parametrize("form", WRITERS)
+@pytest.mark.parametrize("inner", ['{"x": "</function>"}', '{"x": bad }', ""])
+def test_a_stream_gives_each_call_before_the_text_ends(form: str, inner: str) -> None:
+    text = f"Hi {WRITERS[form]('a', inner)} and {WRITERS[form]('b', '{}')}\n later words }} of it"
+    ids = [f"g{number}" for number in range(len(text))]
+    alone = protocol("any", dialects=["named"])
+    whole = extract(text, alone, new_id=iter(ids).__next__)
+    stream = Extractor(alone, new_id=iter(ids).__next__)
+    told = [each for letter in text for each in stream.feed(letter) if isinstance(each, Call)]
+    assert stream.close() == whole
+    assert tuple(told) == whole.calls
 
 
 @pytest.mark.parametrize(
