@@ -68,7 +68,8 @@ def extract(
     plain text read them by it. *new_id* gives ids to calls that have none.
 
     Some templates open the model's thought before the reply begins. The tag that closes it then
-    stands alone, and what lies before it is as much a thought as if it had been opened in the text.
+    stands alone, and where the protocol allows for that, what lies before it is as much a thought
+    as if it had been opened in the text.
     """
     if not protocol.dialects:
         return Extraction(text)
@@ -81,7 +82,7 @@ def extract(
         reply.read_whole()
     else:
         reply.read()
-        thought_until = reply.thought_end()
+        thought_until = reply.thought_end() if protocol.open_thought else 0
         if thought_until:
             reply = Reply(text, protocol, stop_reason, tools, new_id, thought_until)
             reply.read()

@@ -21,7 +21,7 @@ the reader: layout, ids, the calls, and whether a brace was opened since the las
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from ksi_daemon.extraction.extractor import AFTERMATH, EXCERPT, Reply, too_long
 from ksi_daemon.extraction.frames import Frames
 from ksi_daemon.extraction.model import Call, Diagnostic, Rejected
 from ksi_daemon.extraction.presets import Protocol
+from ksi_daemon.extraction.quoting import Quoting
 from ksi_daemon.extraction.reader import Stop, trace
 from ksi_daemon.extraction.repair import Mended, Mender
 from ksi_daemon.extraction.scanner import AHEAD, Block, Broken, Found, Scanner, Whole, plan
@@ -42,6 +43,8 @@ __all__ = ["Doubt", "Growing", "Signs", "signs"]
 _AFTERMATH_BEGUN: Final = beginning(AFTERMATH)
 _VISIBLE: Final = re.compile(r"\S")
 _ANYTHING: Final = re.compile(r"[\s\S]")
+_ASCII: Final = tuple(map(chr, range(128)))
+_NEVER: Final = re.compile("(?!)")
 _LINE: Final = re.compile(r"\n\s*+\S|\*/")
 _OPENED: Final = re.compile(r"[{\n]")
 # What can only be told when it ends: a number or word that may go on.
@@ -53,12 +56,14 @@ _BEYOND: Final = re.compile(r"[^\n]*+\n[\s}\]`~]*+[^\s}\]`~]")
 class Signs(msgspec.Struct, frozen=True):
     """What the dialects of a protocol have a stream look out for.
 
-    *suspect* is a place where a block may begin; *begun* one where, for an opening mark, that
-    depends on text to come. *opener* is any opening mark. The last two are a candidate and a
-    second try in doubt, as the scanner knows them.
+    *suspect* is a place where a block may begin; *lively* is a character that can begin one.
+    *begun* is a place where it depends on text to come whether an opening mark begins; *opener* is
+    any opening mark. The last two are a candidate and a second try in doubt, as the scanner knows
+    them.
     """
 
     suspect: re.Pattern[str]
+    lively: re.Pattern[str]
     begun: re.Pattern[str]
     opener: re.Pattern[str]
     candidate_begun: re.Pattern[str]
@@ -86,6 +91,7 @@ class Growing(Reply):
         self._signs = signs(protocol.dialects)
         self._at = 0
         self._braces_gone = False  # a brace was opened since the last call, in text that is gone
+        self._thought_told = not protocol.open_thought  # whether the text began in a thought
         self._stopped: set[int] = set()  # objects that are open at a stop which is certain
 
     def extend(self, more: str) -> None:
@@ -98,6 +104,9 @@ class Growing(Reply):
         """
         line_end = self._text.rfind("\n", 0, self._at)
         needed = self._quoting.settle(line_end)
+        if not self._thought_told and self._quoting.lone_end:
+            self._may_be_thought(line_end)
+            needed = self._quoting.settle(line_end)
         cut = max(min(needed, self._at) - 1, 0)  # some marks look at the character before them
         if cut:
             opened = self._text.find("{", min(self._closed, cut), cut) >= 0
@@ -119,6 +128,8 @@ class Growing(Reply):
             self._at = limit
             if framed is None:
                 return doubt
+            if self._may_be_thought(limit):
+                return Doubt(limit, _NEVER)
             self._at = self._take_framed(*framed)
 
     def finish(self, stop_reason: str | None) -> None:
@@ -128,6 +139,10 @@ class Growing(Reply):
             self.read_whole()
         else:
             self.read(self._at)
+            thought_until = 0 if self._thought_told else self.thought_end()
+            if thought_until:
+                self._begin_anew(thought_until)
+                self.read(self._at)
         self._at = len(self._text)
 
     def pass_prose(self) -> None:
@@ -194,6 +209,27 @@ class Growing(Reply):
         self._mender = self._mender.over(text) if self._mender else None
         self._stopped.clear()
 
+    def _may_be_thought(self, place: int) -> bool:
+        """Say whether *place* could be in a thought whose end is still to come."""
+        if self._thought_told:
+            return False
+        self._quoting.at(place)
+        end = self._quoting.lone_end
+        if end:
+            self._quoting = Quoting(self._text, end)
+        self._thought_told = end != 0
+        return end == 0
+
+    def _begin_anew(self, thought_until: int) -> None:
+        """Forget what was found, which is all in the text that is left."""
+        for found in (self._calls, self._rejected, self._diagnostics, self._answers, self._hidden):
+            found.clear()
+        self._ids.clear()
+        self._thought, self._unlisted, self._closed = "", 0, 0
+        self._mender = None
+        self._scanner = Scanner(self._text, self._plan)
+        self._quoting = Quoting(self._text, thought_until)
+
     def _is_alone(self, start: int) -> bool:
         return not self._braces_gone and super()._is_alone(start)
 
@@ -248,6 +284,8 @@ class Growing(Reply):
                 self._at = start + 1
                 continue
             found = self._scanner.next(start, start + 1)
+            if found is not None and self._may_be_thought(start):
+                return Doubt(start, _NEVER)
             doubt = self._object_doubt(start, found)
             if doubt is not None:
                 return doubt
@@ -319,10 +357,32 @@ def signs(names: tuple[str, ...]) -> Signs:
     wanted = plan(names)
     openers = [dialect.opener for dialect in wanted.framed]
     braces = [re.compile(r"\{")] if wanted.dialects else []
+    suspect = _before_end([beginning_or_match(each) for each in (*braces, *openers)])
     return Signs(
-        either([beginning_or_match(each) for each in (*braces, *openers)]),
-        either([beginning(each) for each in openers]),
+        suspect,
+        _lively(suspect),
+        _before_end([beginning(each) for each in openers]),
         either(openers),
         beginning(wanted.candidate),
         either([beginning(wanted.restart), beginning(wanted.line_restart)]),
     )
+
+
+def _before_end(patterns: list[re.Pattern[str]]) -> re.Pattern[str]:
+    """Return any of *patterns*, where there is a character at least."""
+    return re.compile(rf"(?!\Z)(?:{either(patterns).pattern})")
+
+
+def _lively(suspect: re.Pattern[str]) -> re.Pattern[str]:
+    """Return any character at which *suspect* can match, told apart by whether it begins a line."""
+    inside = _class(each for each in _ASCII if _matches(suspect, each, ("a", " ", ".")))
+    first = _class(each for each in _ASCII if _matches(suspect, each, ("", "\n")))
+    return re.compile(rf"[{inside}\x80-\U0010ffff]|^[{first}]", re.MULTILINE)
+
+
+def _matches(suspect: re.Pattern[str], character: str, before: tuple[str, ...]) -> bool:
+    return any(suspect.match(each + character, len(each)) for each in before)
+
+
+def _class(characters: Iterable[str]) -> str:
+    return "".join(map(re.escape, characters)) or "\\x80"

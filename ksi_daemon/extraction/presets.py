@@ -20,7 +20,10 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     *dialects* are in order of precedence: where an object fits two of them, the first one reads
     it. *dedupe* drops a call that repeats an earlier one of the same text, *descend* looks for
     calls inside objects that are not calls. *legacy_event* says what happens to the direct event
-    form: ``reject_complex`` refuses it for data that is easily mangled. Lengths are in characters.
+    form: ``reject_complex`` refuses it for data that is easily mangled. *open_thought* allows for
+    models whose template opens their thought, so that the reply begins within it: if a tag only
+    closes one, nothing before it is a call. Then no call is certain before the reply is over, and
+    a stream holds all of them back. Lengths are in characters.
     """
 
     name: str
@@ -29,6 +32,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     repair: Literal["on", "off"] = "on"
     dedupe: bool = False
     descend: bool = False
+    open_thought: bool = False
     legacy_event: Literal["allow", "warn", "reject_complex", "reject"] = "allow"
     max_depth: int = 64
     max_block_chars: int = 1 << 20
@@ -59,6 +63,7 @@ PRESETS: Final[Mapping[str, Protocol]] = MappingProxyType(
             Protocol(name="command", dialects=("command",)),
             Protocol(
                 name="any",
+                open_thought=True,
                 dialects=(
                     "ksi_tool_use",
                     "event",
@@ -76,6 +81,7 @@ PRESETS: Final[Mapping[str, Protocol]] = MappingProxyType(
                     "invoke_tags",
                     "argument_tags",
                     "pythonic",
+                    "gemma",
                 ),
             ),
         )

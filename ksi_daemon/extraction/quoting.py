@@ -100,6 +100,15 @@ class Quoting:
     def move(self, text: str, cut: int) -> None:
         """Go on in *text*, which lacks *cut* characters that were there, and may hold more."""
         self._text, self._at = text, self._at - cut
+        self._thought_until = max(self._thought_until - cut, 0)
+
+    @property
+    def lone_end(self) -> int | None:
+        """The place behind the tag that closed a thought which nothing opened.
+
+        0 while there was none and may be one, None when none will be taken for one.
+        """
+        return self._unopened
 
     def pass_over(self, end: int) -> None:
         """Go on at *end*: what lies before it belongs to a block and has no layout."""

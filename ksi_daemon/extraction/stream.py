@@ -66,7 +66,8 @@ class Extractor:
     ) -> None:
         self._protocol = protocol
         self._growing = Growing(protocol, tools, new_id)
-        self._suspect = signs(protocol.dialects).suspect
+        self._signs = signs(protocol.dialects)
+        self._whole = protocol.whole
         self._watch = Watch()
         self._pieces: list[str] = []  # that came behind the text that was looked at
         self._waiting = 0  # their length
@@ -85,19 +86,18 @@ class Extractor:
 
         Raise ValueError behind ``close``.
         """
-        if self._result is not None:
-            raise ValueError("the text is closed")
-        if not chunk or not self._accept(chunk):
+        if not self._accept(chunk):
             return ()
         before, self._last = self._last, chunk[-1]
-        if self._watch.doubt is None:
-            if self._suspect.search(before + chunk, len(before)) is None:
+        watch = self._watch
+        if watch.is_idle:
+            if not self._may_begin_block(before + chunk, len(before)):
                 return (self._pass_prose(chunk),)
-            self._watch.wake()
+            watch.wake()
         else:
-            self._watch.see(chunk, self._length - self._told)
+            watch.see(chunk, self._length - self._told)
         cost = self._growing.size + self._waiting
-        return self._look() if self._watch.may_look(cost) else ()
+        return self._look() if watch.may_look(cost, self._length) else ()
 
     def close(self, stop_reason: str | None = None) -> Extraction:
         """Return all that was found; the text is over. *stop_reason* is as for ``extract``."""
@@ -119,14 +119,23 @@ class Extractor:
 
     def _accept(self, chunk: str) -> bool:
         """Put *chunk* behind the text and say whether there is anything to be done about it."""
-        if self._is_too_long():
-            self._length += len(chunk)
+        if self._result is not None:
+            raise ValueError("the text is closed")
+        if not chunk:
             return False
+        was_too_long = self._is_too_long()
         self._length += len(chunk)
+        if was_too_long:
+            return False
         self._pieces.append(chunk)
         self._waiting += len(chunk)
-        self._watch.pay(len(chunk))
-        return not (self._protocol.whole or self._is_too_long())
+        return not (self._whole or self._is_too_long())
+
+    def _may_begin_block(self, text: str, at: int) -> bool:
+        signs = self._signs
+        return signs.lively.search(text, at) is not None and (
+            signs.suspect.search(text, at) is not None
+        )
 
     def _is_too_long(self) -> bool:
         return self._length > self._protocol.max_reply_chars

@@ -31,13 +31,15 @@ class Watch:
     def __init__(self) -> None:
         self.doubt: Doubt | None = None
         self._awake = False
-        self._credit = START
+        self._spent = 0
         self._next_look = 0  # a length of the text in doubt
         self._tail = ""
         self._brackets = _Brackets()
 
-    def pay(self, characters: int) -> None:
-        self._credit += WORK * characters
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is in doubt, nor waits for a look."""
+        return self.doubt is None and not self._awake
 
     def wake(self) -> None:
         self._awake = True
@@ -55,12 +57,12 @@ class Watch:
         self._awake = any(each.end() > len(self._tail) for each in self.doubt.wake.finditer(seen))
         self._tail = seen[-TAIL:]
 
-    def may_look(self, length: int) -> bool:
-        """Say whether a look at *length* characters is worth it, and spend them if it is."""
+    def may_look(self, length: int, come: int) -> bool:
+        """Say whether a look at *length* of *come* characters is worth it, and pay if it is."""
         cost = length + LOOK
-        if not self._awake or self._credit < cost:
+        if not self._awake or self._spent + cost > START + WORK * come:
             return False
-        self._credit -= cost
+        self._spent += cost
         return True
 
     def turn(self, doubt: Doubt | None, open_text: str) -> None:

@@ -167,7 +167,9 @@ class Exchange:
         return tuple(Block(n, each, held) for n, (each, held) in enumerate(outcomes, start=1))
 
     async def _extracted(self, completion: Completion) -> Extraction:
-        text, protocol, reason = completion.text, self.session.protocol, completion.stop_reason
+        text, reason = completion.text, completion.stop_reason
+        # Whether a vendor's template opens a thought is not known, and the reply is whole.
+        protocol = msgspec.structs.replace(self.session.protocol, open_thought=True)
         if len(text) < LARGE_TEXT:
             return extraction.extract(text, protocol, stop_reason=reason)
         return await anyio.to_thread.run_sync(

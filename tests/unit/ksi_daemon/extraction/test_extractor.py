@@ -260,7 +260,7 @@ def test_what_is_shown_is_not_rejected_and_hides_nothing(block: str, around: str
 def test_what_stands_before_a_lone_closing_tag_is_a_thought(
     text: str, calls: list[str], codes: list[str]
 ) -> None:
-    result = read(text)
+    result = read(text, open_thought=True)
     assert [call.id for call in result.calls] == calls
     assert [note.code for note in result.diagnostics] == codes
 
