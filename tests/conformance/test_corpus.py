@@ -20,7 +20,6 @@ FILES: Final = ("seed_cases.jsonl", "dialects.jsonl")
 # Dialects that are not built.
 PENDING_DIALECTS: Final = frozenset(
     {
-        "gemma4",
         "react",
     }
 )

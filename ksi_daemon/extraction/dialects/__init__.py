@@ -22,6 +22,7 @@ from ksi_daemon.extraction.dialects.base import (
 from ksi_daemon.extraction.dialects.command import CommandDialect
 from ksi_daemon.extraction.dialects.event import EventDialect
 from ksi_daemon.extraction.dialects.function_tags import FunctionTagsDialect
+from ksi_daemon.extraction.dialects.gemma import GemmaDialect
 from ksi_daemon.extraction.dialects.harmony import HarmonyDialect
 from ksi_daemon.extraction.dialects.headed import HeadedDialect
 from ksi_daemon.extraction.dialects.invoke_tags import InvokeTagsDialect
@@ -67,6 +68,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             InvokeTagsDialect(),
             ArgumentTagsDialect(),
             PythonicDialect(),
+            GemmaDialect(),
             ProviderDialect(),
             ProviderListDialect(),
         )

@@ -41,6 +41,7 @@ from ksi_daemon.extraction.dialects.python_layout import (
     lead,
     stands_alone,
 )
+from ksi_daemon.extraction.dialects.reach import Reach, reach
 from ksi_daemon.extraction.literals import Halt
 from ksi_daemon.extraction.python_literals import (
     ARGUMENT,
@@ -124,13 +125,6 @@ class _Series(msgspec.Struct, frozen=True):
         return self.calls[-1].end if self.calls else at
 
 
-class _Limit(msgspec.Struct, frozen=True):
-    """What ends a block at the latest; *closer* is the span of what closes it, if that is there."""
-
-    at: int
-    closer: tuple[int, int] | None
-
-
 def _announces(text: str, opener: re.Match[str]) -> bool:
     """Say whether what follows a mark is meant to be of this dialect."""
     mark, at = opener["mark"], past_space(text, opener.end())
@@ -147,17 +141,17 @@ def _marked(text: str, opener: re.Match[str], reading: Reading) -> Framed:
     if text.startswith(MARKS[mark], at):
         return _called(text, start, at + len(MARKS[mark]), [], reading)
     series = _series(text, at)
-    limit = _limit(text, series.certain(at), mark)
+    bounds = reach(text, series.certain(at), _BLOCK, MARKS[mark])
     halt, repairs = series.halt, _NONE
     if halt is None:
-        halt = _unclosed(text, series.end, limit, mark, reading)
-    elif reading.repairs and _lacks_bracket(text, series, limit):
+        halt = _unclosed(text, series.end, bounds, mark, reading)
+    elif reading.repairs and _lacks_bracket(text, series, bounds):
         halt, repairs = None, _CLOSED
-    end = limit.closer[1] if limit.closer else limit.at
     if halt is not None:
-        return _broken(text, start, end, series, halt, reading)
+        return _broken(text, start, bounds.end, series, halt, reading)
     calls = [_bound(call) for call in series.calls] if mark == _TAG else series.calls
-    return _called(text, start, end if limit.closer else series.end, calls, reading, repairs)
+    end = series.end if bounds.closes is None else bounds.end
+    return _called(text, start, end, calls, reading, repairs)
 
 
 def _series(text: str, at: int) -> _Series:
@@ -203,36 +197,23 @@ def _read_statement(text: str, at: int, calls: list[PythonCall]) -> int | Halt:
     return end + 1 if text.startswith(")", end) else Halt(end, "')'", end == len(text))
 
 
-def _limit(text: str, at: int, mark: str) -> _Limit:
-    """Return what ends a block that is open at *at*: what closes it, or another block, or a gap."""
-    following = _BLOCK.search(text, at)
-    limit = following.start() if following else len(text)
-    closer = MARKS[mark]
-    place = text.find(closer, at, limit)
-    if place >= 0:
-        return _Limit(place, (place, place + len(closer)))
-    gap = text.find(_BLANK_LINE, at, limit)
-    return _Limit(gap if gap >= 0 else limit, None)
-
-
-def _unclosed(text: str, end: int, limit: _Limit, mark: str, reading: Reading) -> Halt | None:
+def _unclosed(text: str, end: int, bounds: Reach, mark: str, reading: Reading) -> Halt | None:
     """Say what is wrong with how a block goes on behind its calls, if something is."""
     behind, closer = past_space(text, end), repr(MARKS[mark])
-    if limit.closer is not None:
-        return None if limit.closer[0] == behind else Halt(behind, closer, False)
+    if bounds.closes is not None:
+        return None if bounds.closes == behind else Halt(behind, closer, False)
     if reading.strict:
         return Halt(behind, closer, True)
-    stray = text[end - 1] != "]" and behind < limit.at and text.find("\n", end, behind) < 0
+    stray = text[end - 1] != "]" and behind < bounds.end and text.find("\n", end, behind) < 0
     return Halt(behind, closer, False) if stray else None
 
 
-def _lacks_bracket(text: str, series: _Series, limit: _Limit) -> bool:
+def _lacks_bracket(text: str, series: _Series, bounds: Reach) -> bool:
     """Say whether all that a list lacks is its closing bracket."""
     halt = series.halt
     if halt is None or not series.calls or halt.expected != _LIST_END:
         return False
-    at_end = halt.ended or (limit.closer is not None and limit.closer[0] == halt.at)
-    return at_end and halt.at == past_space(text, series.calls[-1].end)
+    return (halt.ended or bounds.closes == halt.at) and _is_between(text, series)
 
 
 def _bare(text: str, start: int, reading: Reading) -> Framed | None:
@@ -250,7 +231,7 @@ def _bare(text: str, start: int, reading: Reading) -> Framed | None:
         return _called(text, start, end, calls, reading)
     series = _Series(calls, end.at, end)
     complete = reading.repairs and reading.stop_reason == "stop"
-    if complete and _lacks_bracket(text, series, _Limit(len(text), None)):
+    if complete and _lacks_bracket(text, series, Reach(len(text), None)):
         return _called(text, start, calls[-1].end, calls, reading, _CLOSED)
     if not is_meant(text, start, told) or (_is_between(text, series) and not end.ended):
         return None
