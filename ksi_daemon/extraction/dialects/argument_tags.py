@@ -31,7 +31,7 @@ __all__ = ["ArgumentTagsDialect"]
 # Where a program has printed the text, a line break may be two characters.
 _GAP: Final = r"(?:\s|\\n)*+"
 _NAME: Final = r"<tool_call>\s*+(?P<name>[^\s<>{}\[\]\\\"']{0,200}+)"
-_LONE: Final = r"(?<![^\n>])<tool_call>\s*+[\w.:/-]{1,200}+\s*+(?=</tool_call>[ \t]*+(?:$|<))"
+_LONE: Final = r"<(?<![^\n>]<)tool_call>\s*+[\w.:/-]{1,200}+\s*+(?=</tool_call>[ \t]*+(?:$|<))"
 
 _GLM: Final = Family(
     Forms(
@@ -43,7 +43,7 @@ _GLM: Final = Family(
         parameter_mark="<arg_key>",
         wrappers=(("<tool_calls>", "</tool_calls>"),),
         gap=_GAP,
-        bare=rf"{_NAME}{_GAP}(?=<arg_key>|<tool_sep>)|{_LONE}",
+        bare=(rf"{_NAME}{_GAP}(?=<arg_key>|<tool_sep>)", _LONE),
     )
 )
 

@@ -51,7 +51,7 @@ _MINICPM: Final = Family(
         call_mark=r"<function\s++name=",
         parameter_mark=r"<param\s",
         wrappers=(("<tool_call>", "</tool_call>"),),
-        bare=r'^<function\s++name="[^<>"\n]*+"\s*+>(?=\s*+(?:<param\s|</function>))',
+        bare=(r'<(?<![^\n]<)function\s++name="[^<>"\n]*+"\s*+>(?=\s*+(?:<param\s|</function>))',),
         quotes=True,
     )
 )

@@ -48,11 +48,11 @@ def _invoke(
     """Return the family of tags with *prefix*, *before* and *behind* being marks of its calls."""
     return Family(
         Forms(
-            call=rf"{before}<{prefix}invoke\s++name{_NAME}\s*+(?P<empty>/)?+>",
+            call=rf"<{before}{prefix}invoke\s++name{_NAME}\s*+(?P<empty>/)?+>",
             parameter=rf"<{prefix}parameter\s++name{_KEY}{_ATTRIBUTES}>",
             parameter_end=rf"</{prefix}parameter>",
             call_end=rf"</{prefix}invoke>{behind}",
-            call_mark=rf"{before}<{prefix}invoke\s",
+            call_mark=rf"<{before}{prefix}invoke\s",
             parameter_mark=rf"<{prefix}parameter\s",
             wrappers=tuple((f"<{each}>", f"</{each}>") for each in wrappers) + others,
         )
@@ -65,7 +65,7 @@ _DSML: Final = _invoke("｜DSML｜", "｜DSML｜function_calls", "｜DSML｜tool
 _STEP: Final = _invoke(
     "steptml:",
     others=(("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),),
-    before=r"(?:<｜tool_call_begin｜>(?:function<｜tool_sep｜>)?+\s*+)?+",
+    before=r"(?:｜tool_call_begin｜>(?:function<｜tool_sep｜>)?+\s*+<)?+",
     behind=r"(?:\s*+<｜tool_call_end｜>)?+",
 )
 _MINIMAX_M3: Final = Family(

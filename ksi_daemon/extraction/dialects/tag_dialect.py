@@ -54,7 +54,7 @@ class TagDialect(FramedDialect):
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
         start = opener.start()
-        family = next(each for each in self.families if each.opening.match(text, start))
+        family = self._family(opener)
         wrapper = family.wrapper.match(text, start)
         pieces, sound = _pieces(text, family, wrapper.end() if wrapper else start, wrapper, reading)
         at = pieces[-1].end
@@ -76,8 +76,7 @@ class TagDialect(FramedDialect):
         """Say so of a block behind which another call begins: until then its end may come again."""
         if framed is None or framed.end == len(text):
             return False
-        family = next(each for each in self.families if each.opening.match(text, opener.start()))
-        return family.later.search(text, framed.end) is not None
+        return self._family(opener).later.search(text, framed.end) is not None
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         """Return the text of a call.
@@ -98,6 +97,10 @@ class TagDialect(FramedDialect):
     def laid_out(self, name: str, texts: Mapping[str, str]) -> str:
         """Return a call of the tool *name* with *texts* as its arguments."""
 
+    def _family(self, opener: re.Match[str]) -> Family:
+        by_group = [family for family in self.families for _ in family.openers]
+        return by_group[(opener.lastindex or 1) - 1]
+
     def _texts_in(self, written: str, name: str) -> dict[str, Any] | None:
         """Return the texts of the arguments in *written*, None if it is not just that call."""
         opener = self.opener.match(written)
@@ -111,8 +114,12 @@ class TagDialect(FramedDialect):
 
 
 def opener_of(families: Iterable[Family]) -> re.Pattern[str]:
-    """Return the pattern for where a block of any of *families* may begin."""
-    return re.compile("|".join(each.opener for each in families), re.MULTILINE)
+    """Return the pattern for where a block of any of *families* may begin.
+
+    Behind each of their openers stands an empty group.
+    """
+    openers = [f"{opener}()" for family in families for opener in family.openers]
+    return re.compile("|".join(openers), re.MULTILINE)
 
 
 def restart_of(families: Iterable[Family]) -> str:
@@ -150,7 +157,7 @@ def _piece(text: str, family: Family, at: int, reading: Reading) -> tuple[Piece,
     if call is None:
         fault = Fault("unterminated_block", "the reply ends in the tag that names the tool")
         return Piece(at, len(text), fault, at), False
-    if call.groupdict().get("empty"):
+    if family.may_be_empty and call["empty"]:
         ended = Ended(call.end())
     else:
         ended = Walk(family, text, at, reading).read(call.end())
@@ -163,7 +170,7 @@ def _piece(text: str, family: Family, at: int, reading: Reading) -> tuple[Piece,
     found = _arguments(text, family, name, ended, reading)
     if isinstance(found, Piece):
         return msgspec.structs.replace(found, start=at), True
-    repairs = tuple(dict.fromkeys((*ended.repairs, *found.repairs)))
+    repairs = (*ended.repairs, *found.repairs)
     draft = Draft(name, found.values, None)
     return Piece(at, ended.end, draft, at, repairs, found.repeated), True
 
@@ -185,7 +192,7 @@ def _arguments(
         repairs += found.repairs
         repeated += (*found.repeated, *([key] if key in values else []))
         values[key] = found.value
-    return _Arguments(values, tuple(repairs), tuple(dict.fromkeys(repeated)))
+    return _Arguments(values, tuple(dict.fromkeys(repairs)), tuple(dict.fromkeys(repeated)))
 
 
 def _meant(text: str, family: Family, name: str, each: Text, reading: Reading) -> Meant | Fault:
@@ -242,6 +249,9 @@ def _half_wrapped(piece: Piece, tag: str, reading: Reading) -> Piece:
 
 def _framed(pieces: Sequence[Piece], start: int, end: int) -> Framed:
     """Return the block with *pieces*; what stands around one call is a part of its span."""
-    if len(pieces) == 1:
-        pieces = [msgspec.structs.replace(pieces[0], start=start, end=end)]
-    return Framed(start, end, tuple(pieces))
+    if len(pieces) > 1:
+        return Framed(start, end, tuple(pieces))
+    [one] = pieces
+    if (one.start, one.end) != (start, end):
+        one = msgspec.structs.replace(one, start=start, end=end)
+    return Framed(start, end, (one,))

@@ -35,7 +35,7 @@ from ksi_daemon.extraction.dialects.framing import past_space, where
 
 __all__ = ["Ended", "Family", "Forms", "Text", "Walk", "last_end"]
 
-MAX_NESTED: Final = 16
+MAX_NESTED: Final = 8
 MAX_LINE: Final = 1000  # characters of a value that lacks its closing tag
 
 _GROUP_NAME: Final = re.compile(r"\(\?P<\w+>")
@@ -50,7 +50,8 @@ class Forms(msgspec.Struct, frozen=True):
     has ``key`` and may have ``kind``; *parameter_end* may have ``of``, the key again. What begins
     with *call_mark* or *parameter_mark* is such a tag, or a damaged one. *wrappers* are the tags
     that may stand around calls, *gap* what may stand between tags, *bare* where a call without a
-    wrapper begins, if not wherever its tag is followed by a parameter or the end. *lines*: each
+    wrapper begins, if not wherever its tag is followed by a parameter or the end. Each but *gap*
+    begins with a character as it is. *lines*: each
     tag has a line of its own. *quotes*: a value may stand between ``<![CDATA[`` and ``]]>``.
     """
 
@@ -62,42 +63,46 @@ class Forms(msgspec.Struct, frozen=True):
     parameter_mark: str
     wrappers: tuple[tuple[str, str], ...] = ()
     gap: str = r"\s*+"
-    bare: str = ""
+    bare: tuple[str, ...] = ()
     lines: bool = False
     quotes: bool = False
 
 
 class Family:
-    """The patterns of one family, made of its *forms*."""
+    """The patterns of one family, made of its *forms*.
+
+    In those that are searched for, each alternative begins with a character and tells by an empty
+    group behind it that it was found: so the search passes over plain text at once.
+    """
 
     def __init__(self, forms: Forms) -> None:
-        gap, call, parameter = forms.gap, forms.call, forms.parameter
-        begun = rf"{gap}(?:{forms.parameter_mark}|{forms.call_end})"
-        opened = "|".join(re.escape(opening) for opening, _ in forms.wrappers) or "(?!)"
+        gap, call, parameter, end = forms.gap, forms.call, forms.parameter, forms.call_end
+        begun = rf"(?={gap}(?:{forms.parameter_mark}|{end}))"
+        opened = [re.escape(opening) for opening, _ in forms.wrappers]
         self.forms = forms
         self.call = re.compile(call)
-        self.wrapper = re.compile(rf"({opened}){gap}(?={forms.call_mark})")
+        self.wrapper = re.compile(rf"({'|'.join(opened)}){gap}(?={forms.call_mark})")
         self.next_call = re.compile(rf"{gap}(?={forms.call_mark})")
-        self.next = re.compile(
-            rf"{gap}(?:(?P<parameter>{parameter})|(?P<call_end>{forms.call_end}))"
-        )
+        self.next = re.compile(rf"{gap}(?:(?P<parameter>{parameter})|(?P<call_end>{end}))")
         self.tag = re.compile(
-            rf"(?P<parameter_end>{forms.parameter_end})|(?P<call_end>{forms.call_end})"
-            rf"|(?P<parameter>{parameter})|(?P<call>{call})(?={begun})"
+            rf"{forms.parameter_end}(?P<parameter_end>)|{end}(?P<call_end>)"
+            rf"|{parameter}(?P<parameter>)|{call}{begun}(?P<call>)"
         )
         # A text that breaks off in or behind the tag of a parameter, or in any other tag.
         self.cut = re.compile(rf"(?:{forms.parameter_mark}[^\n]*+\s*+)?+(?:[<\]][^>\n]*+)?+\Z")
         # The end of a call, or another one that begins.
-        ends = rf"{forms.parameter_end}{gap}(?:{parameter}|{forms.call_end})"
-        self.later = re.compile(_unnamed(rf"(?:{ends})()|{call}(?={begun})"))
+        self.later = re.compile(
+            _unnamed(rf"{forms.parameter_end}{gap}(?:{parameter}|{end})(?P<end>)|{call}{begun}")
+        )
         self.quoted_end = re.compile(_unnamed(rf"\]\]>{gap}{forms.parameter_end}"))
         cut = rf"{forms.call_mark}[^<>\n]*+\Z"
-        self.opener = _unnamed(
-            rf"(?:{opened}){gap}(?:{call}(?!{gap}\{{)|{cut})|{forms.bare or f'{call}(?={begun})'}"
-        )
-        self.until = re.compile(_unnamed(rf"({forms.call_end})|") + self.opener, re.MULTILINE)
-        self.restart = rf"(?:(?:{opened}){gap})?+{forms.call_mark}"
-        self.opening = re.compile(self.opener, re.MULTILINE)
+        wrapped = [rf"{tag}{gap}(?:{call}(?!{gap}\{{)|{cut})" for tag in opened]
+        self.openers = [_unnamed(each) for each in (*wrapped, *(forms.bare or (f"{call}{begun}",)))]
+        self.until = re.compile("|".join([f"{end}()", *self.openers]), re.MULTILINE)
+        self.restart = rf"(?:(?:{'|'.join(opened)}){gap})?+{forms.call_mark}"
+        self.may_be_empty = "empty" in self.call.groupindex
+        self.tells_kind = "kind" in self.tag.groupindex
+        self.tells_end = "of" in self.tag.groupindex
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -188,14 +193,14 @@ class Walk:
         self._levels.pop()
         if self._levels:
             return end
-        return Ended(end, tuple(self._texts), tuple(dict.fromkeys(self._repairs)))
+        return Ended(end, tuple(self._texts), tuple(self._repairs))
 
     def _end_value(self, end: int, *, quoted: bool = False) -> None:
         level = self._levels[-1]
         if len(self._levels) == 1 and level.tag is not None:
             start = level.tag.end() if not quoted else self._quote(level.tag.end())
-            found = level.tag.groupdict()
-            self._texts.append(Text(found["key"], start, end, found.get("kind"), quoted))
+            kind = level.tag["kind"] if self._family.tells_kind else None
+            self._texts.append(Text(level.tag["key"], start, end, kind, quoted))
         self._levels[-1] = _Level()
 
     def _begins_parameter(self, tag: re.Match[str]) -> bool:
@@ -206,8 +211,7 @@ class Walk:
 
     def _ends_value(self, level: _Level, tag: re.Match[str]) -> bool:
         """Say whether the closing *tag* is the end of the value of *level*."""
-        of = tag.groupdict().get("of")
-        if of is not None and level.tag is not None and of != level.tag["key"]:
+        if self._family.tells_end and level.tag is not None and tag["of"] != level.tag["key"]:
             return False
         if self._family.next.match(self._text, tag.end()):
             return True
@@ -320,4 +324,4 @@ def last_end(family: Family, text: str, at: int) -> int:
 
 def _unnamed(pattern: str) -> str:
     """Return *pattern* without the names of its groups, so that it may stand beside others."""
-    return _GROUP_NAME.sub("(?:", pattern)
+    return _GROUP_NAME.sub("(?:", pattern).replace("(?:)", "()")
