@@ -15,7 +15,7 @@ costs time and never an answer.
 -   Of a block between marks, its dialect says whether it is certain.
 
 Text before the first doubt is not needed again, and dropped. What is kept of it is the state of
-the reader: layout, ids, the calls, and whether a brace was opened since the last call.
+the reader: layout, ids, the calls, and how many braces are open since the last call.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ __all__ = ["Doubt", "Growing", "Signs", "signs"]
 _AFTERMATH_BEGUN: Final = beginning(AFTERMATH)
 _VISIBLE: Final = re.compile(r"\S")
 _ANYTHING: Final = re.compile(r"[\s\S]")
+_NOTHING: Final = re.compile("(?!)")
 _ASCII: Final = tuple(map(chr, range(128)))
 _NEVER: Final = re.compile("(?!)")
 _LINE: Final = re.compile(r"\n\s*+\S|\*/")
@@ -90,7 +91,6 @@ class Growing(Reply):
         super().__init__("", protocol, None, tools, new_id)
         self._signs = signs(protocol.dialects)
         self._at = 0
-        self._braces_gone = False  # a brace was opened since the last call, in text that is gone
         self._thought_told = not protocol.open_thought  # whether the text began in a thought
         self._stopped: set[int] = set()  # objects that are open at a stop which is certain
 
@@ -109,8 +109,7 @@ class Growing(Reply):
             needed = self._quoting.settle(line_end)
         cut = max(min(needed, self._at) - 1, 0)  # some marks look at the character before them
         if cut:
-            opened = self._text.find("{", min(self._closed, cut), cut) >= 0
-            self._braces_gone = self._braces_gone or opened
+            self._count_braces(cut)
             self._move(self._text[cut:], cut)
         return cut
 
@@ -203,7 +202,7 @@ class Growing(Reply):
     def _move(self, text: str, cut: int) -> None:
         self._text = text
         self._at -= cut
-        self._closed = max(self._closed - cut, 0)
+        self._counted = max(self._counted - cut, 0)
         self._scanner = Scanner(text, self._plan)
         self._quoting.move(text, cut)
         self._mender = self._mender.over(text) if self._mender else None
@@ -229,13 +228,6 @@ class Growing(Reply):
         self._mender = None
         self._scanner = Scanner(self._text, self._plan)
         self._quoting = Quoting(self._text, thought_until)
-
-    def _is_alone(self, start: int) -> bool:
-        return not self._braces_gone and super()._is_alone(start)
-
-    def _note_closers(self, start: int, end: int) -> None:
-        super()._note_closers(start, end)
-        self._braces_gone = False
 
     def _first_frame(
         self, frames: Frames | None
@@ -335,6 +327,8 @@ class Growing(Reply):
             settled = _BEYOND.match(text, mended.end)
             return self._end_doubt(start, mended.end) if settled else Doubt(start, _LINE)
         end, _ = self._scanner.end_of(broken)
+        if self._scanner.hinges_on_rest:
+            return Doubt(start, _NOTHING)
         if text.startswith("/*", reached) and text.find("*/", reached) < 0:
             return Doubt(start, _LINE)
         begun = self._signs.restart_begun.search(text, broken.stop.member)
@@ -357,27 +351,28 @@ def signs(names: tuple[str, ...]) -> Signs:
     wanted = plan(names)
     openers = [dialect.opener for dialect in wanted.framed]
     braces = [re.compile(r"\{")] if wanted.dialects else []
-    suspect = _before_end([beginning_or_match(each) for each in (*braces, *openers)])
+    suspect = either([beginning_or_match(each) for each in (*braces, *openers)])
+    lively = _lively(suspect)
     return Signs(
-        suspect,
-        _lively(suspect),
-        _before_end([beginning(each) for each in openers]),
-        either(openers),
+        _guarded(suspect, lively),
+        re.compile(lively, re.MULTILINE),
+        _guarded(either([beginning(each) for each in openers]), lively),
+        _guarded(either(openers), lively),
         beginning(wanted.candidate),
         either([beginning(wanted.restart), beginning(wanted.line_restart)]),
     )
 
 
-def _before_end(patterns: list[re.Pattern[str]]) -> re.Pattern[str]:
-    """Return any of *patterns*, where there is a character at least."""
-    return re.compile(rf"(?!\Z)(?:{either(patterns).pattern})")
+def _guarded(pattern: re.Pattern[str], lively: str) -> re.Pattern[str]:
+    """Return *pattern*, tried only where a lively character is: else each place costs them all."""
+    return re.compile(rf"(?=(?m:{lively}))(?:{pattern.pattern})")
 
 
-def _lively(suspect: re.Pattern[str]) -> re.Pattern[str]:
-    """Return any character at which *suspect* can match, told apart by whether it begins a line."""
+def _lively(suspect: re.Pattern[str]) -> str:
+    """Return a pattern for a character at which *suspect* can match, within a line or first."""
     inside = _class(each for each in _ASCII if _matches(suspect, each, ("a", " ", ".")))
     first = _class(each for each in _ASCII if _matches(suspect, each, ("", "\n")))
-    return re.compile(rf"[{inside}\x80-\U0010ffff]|^[{first}]", re.MULTILINE)
+    return rf"[{inside}\x80-\U0010ffff]|^[{first}]"
 
 
 def _matches(suspect: re.Pattern[str], character: str, before: tuple[str, ...]) -> bool:

@@ -67,7 +67,7 @@ class Extractor:
         self._protocol = protocol
         self._growing = Growing(protocol, tools, new_id)
         self._signs = signs(protocol.dialects)
-        self._whole = protocol.whole
+        self._waits_for_end = protocol.whole
         self._watch = Watch()
         self._pieces: list[str] = []  # that came behind the text that was looked at
         self._waiting = 0  # their length
@@ -86,8 +86,12 @@ class Extractor:
 
         Raise ValueError behind ``close``.
         """
-        if not self._accept(chunk):
-            return ()
+        length = self._length + len(chunk)
+        if self._waits_for_end or not chunk or length > self._protocol.max_reply_chars:
+            return self._put_aside(chunk)
+        self._length = length
+        self._pieces.append(chunk)
+        self._waiting += len(chunk)
         before, self._last = self._last, chunk[-1]
         watch = self._watch
         if watch.is_idle:
@@ -95,9 +99,8 @@ class Extractor:
                 return (self._pass_prose(chunk),)
             watch.wake()
         else:
-            watch.see(chunk, self._length - self._told)
-        cost = self._growing.size + self._waiting
-        return self._look() if watch.may_look(cost, self._length) else ()
+            watch.see(chunk, length - self._told)
+        return self._look() if watch.may_look(self._growing.size + self._waiting, length) else ()
 
     def close(self, stop_reason: str | None = None) -> Extraction:
         """Return all that was found; the text is over. *stop_reason* is as for ``extract``."""
@@ -108,6 +111,7 @@ class Extractor:
                 self._extend()
                 self._growing.finish(stop_reason)
                 self._tell()
+            self._waits_for_end = True
             self._result = Extraction(
                 "".join(self._visible),
                 tuple(self._calls),
@@ -117,19 +121,16 @@ class Extractor:
             )
         return self._result
 
-    def _accept(self, chunk: str) -> bool:
-        """Put *chunk* behind the text and say whether there is anything to be done about it."""
+    def _put_aside(self, chunk: str) -> tuple[Outcome, ...]:
+        """Take a piece of which nothing can become certain before the end."""
         if self._result is not None:
             raise ValueError("the text is closed")
-        if not chunk:
-            return False
-        was_too_long = self._is_too_long()
+        if not self._is_too_long():
+            self._pieces.append(chunk)
+            self._waiting += len(chunk)
         self._length += len(chunk)
-        if was_too_long:
-            return False
-        self._pieces.append(chunk)
-        self._waiting += len(chunk)
-        return not (self._whole or self._is_too_long())
+        self._waits_for_end = self._waits_for_end or self._is_too_long()
+        return ()
 
     def _may_begin_block(self, text: str, at: int) -> bool:
         signs = self._signs
