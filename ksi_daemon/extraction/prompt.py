@@ -146,7 +146,10 @@ class _Lesson:
         self._nonce = nonce
         self._numbers = count(1)
         forms = _event_forms(protocol, tools) or [protocol.dialects[0]]
-        self._dialects = {form: DIALECTS[form].taught(nonce=nonce) for form in forms}
+        schemas = {tool.name: tool.schema for tool in tools}
+        self._dialects = {
+            form: DIALECTS[form].taught(nonce=nonce, schemas=schemas) for form in forms
+        }
         self._tools = [self._shown(tool) for tool in tools]
         self._dialect = self._taught(forms[0])
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from ksi_daemon.extraction.dialects.tag_dialect import (
+    RAW_VALUES,
     TagDialect,
     closing_of,
     opener_of,
@@ -64,12 +65,9 @@ class ArgumentTagsDialect(TagDialect):
         return f"<tool_call>{name}\n{values}</tool_call>"
 
     def teach(self, *, compact: bool) -> str:
-        name, args = self.sample
-        example = self.write(name, args, "")
-        if compact:
-            return f"To call a tool, write its name, keys and values in tags:\n{example}"
-        return (
-            "To call a tool, write its name behind the tag `<tool_call>`, and then each argument "
-            f"as a key and a value:\n\n{example}\n\nText stands between the tags as it is: nothing "
-            "in it is escaped or put into quotes. Everything else is JSON. One block is one call."
+        form = (
+            "To call a tool, write `<tool_call>` and the tool's name on one line, then its "
+            "arguments, each as `<arg_key>KEY</arg_key>` and `<arg_value>VALUE</arg_value>`, then "
+            "`</tool_call>`. One such block is one call."
         )
+        return form if compact else f"{form} {RAW_VALUES}"

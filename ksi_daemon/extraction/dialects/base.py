@@ -132,8 +132,8 @@ class Dialect(ABC):
 
     What a dialect teaches may depend on whom it is taught: *sample* is the name and the arguments
     of a call that they can make, *nonce* what their calls should carry in this turn. *nonce_place*
-    says where in a call that goes, empty if it has no place for it. *tools* are the schemas that
-    its calls will be read by, None if there will be none.
+    says where in a call that goes, empty if it has no place for it. *schemas* are what
+    its calls will be read by, None if there will be nothing.
     """
 
     name: ClassVar[str]
@@ -141,7 +141,7 @@ class Dialect(ABC):
     nonce_place: ClassVar[str] = ""
     sample: tuple[str, Mapping[str, Any]] = ("read_file", {"path": "notes.txt"})
     nonce: str | None = None
-    tools: Schemas | None = None
+    schemas: Schemas | None = None
 
     @abstractmethod
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
@@ -159,11 +159,11 @@ class Dialect(ABC):
         *,
         sample: tuple[str, Mapping[str, Any]] | None = None,
         nonce: str | None = None,
-        tools: Schemas | None = None,
+        schemas: Schemas | None = None,
     ) -> Self:
         """Return this dialect as it is taught with *sample*, if given, and written with *nonce*."""
         taught = copy(self)
-        taught.tools = tools
+        taught.schemas = schemas or self.schemas
         taught.sample = sample or self.sample
         taught.nonce = nonce if self.nonce_place else None
         return taught

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from ksi_daemon.extraction.dialects.tag_dialect import (
+    RAW_VALUES,
     TagDialect,
     closing_of,
     opener_of,
@@ -72,12 +73,9 @@ class FunctionTagsDialect(TagDialect):
         return f"<tool_call>\n<function={name}>\n{values}</function>\n</tool_call>"
 
     def teach(self, *, compact: bool) -> str:
-        name, args = self.sample
-        example = self.write(name, args, "")
-        if compact:
-            return f"To call a tool, write its name and arguments in tags:\n{example}"
-        return (
-            "To call a tool, write its name and its arguments in tags, each tag on a line of its "
-            f"own:\n\n{example}\n\nText stands between the tags as it is: nothing in it is escaped "
-            "or put into quotes. Everything else is JSON. One such block is one call."
+        form = (
+            "To call a tool, write `<tool_call>`, `<function=NAME>`, for each argument "
+            "`<parameter=KEY>`, its value and `</parameter>`, then `</function>` and "
+            "`</tool_call>`, each on a line of its own. One such block is one call."
         )
+        return form if compact else f"{form} {RAW_VALUES}"

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from ksi_daemon.extraction.dialects.tag_dialect import (
+    RAW_VALUES,
     TagDialect,
     closing_of,
     opener_of,
@@ -97,12 +98,9 @@ class InvokeTagsDialect(TagDialect):
         return f"<function_calls>\n{call}\n</function_calls>"
 
     def teach(self, *, compact: bool) -> str:
-        name, args = self.sample
-        example = self.write(name, args, "")
-        if compact:
-            return f"To call a tool, write its name and arguments in tags:\n{example}"
-        return (
-            f"To call a tool, write its name and its arguments in tags:\n\n{example}\n\nText "
-            "stands between the tags as it is: nothing in it is escaped or put into quotes. "
-            "Everything else is JSON. Several calls may stand in one block of `function_calls`."
+        form = (
+            'To call a tool, write `<function_calls>`, `<invoke name="NAME">`, for each argument '
+            '`<parameter name="KEY">`, its value and `</parameter>`, then `</invoke>` and '
+            "`</function_calls>`. Several calls may stand in one block of `<function_calls>`."
         )
+        return form if compact else f"{form} {RAW_VALUES}"

@@ -34,8 +34,12 @@ from ksi_daemon.extraction.dialects.typed import (
     write_text,
 )
 
-__all__ = ["TagDialect", "closing_of", "opener_of", "padded", "restart_of"]
+__all__ = ["RAW_VALUES", "TagDialect", "closing_of", "opener_of", "padded", "restart_of"]
 
+RAW_VALUES: Final = (
+    "Text stands between the tags as it is: nothing in it is escaped, and it has no quotes around "
+    "it. What is no text is written as JSON."
+)
 _SEVERAL_ENDS: Final = (
     "what ends a call stands here once more, so where the values before it end is not certain"
 )
@@ -82,11 +86,11 @@ class TagDialect(FramedDialect):
         """Return the text of a call.
 
         A string that would be taken for something else without a schema is written in quotes,
-        unless *tools* says that a string is wanted. Raise ValueError if the texts of *args* hold
+        unless *schemas* says that a string is wanted. Raise ValueError if the texts of *args* hold
         tags in such a way that it would not be certain where they end.
         """
         texts = {
-            key: write_text(value, kinds_of(self.tools, name, key)) for key, value in args.items()
+            key: write_text(value, kinds_of(self.schemas, name, key)) for key, value in args.items()
         }
         written = self.laid_out(name, texts)
         if self._texts_in(written, name) != texts:
