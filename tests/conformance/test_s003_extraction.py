@@ -143,6 +143,7 @@ def test_S003_41_what_is_wrong_is_named() -> None:
     assert block.message.startswith("'arguments' must be an object, got ")
     [block] = read('{"tool": "run_code", "arguments": {"code": "say "hi""}}').rejected
     assert "line 1, column 50" in block.message
+    assert block.message.endswith(r"a quote within a string is written \"")
 
 
 def test_S003_42_broken_json_that_is_no_call() -> None:

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _COMMENT_MARKS: Final = ("'/'", "'#'")
+_PUNCTUATION: Final = "{}[]:,/#\"'"  # what is rather misplaced than behind an unescaped quote
 _SPACE: Final = re.compile(r"\s*+")
 
 
@@ -103,7 +104,9 @@ def stopped(
         if got in _COMMENT_MARKS:
             got = f"a comment ({got})"
         place = where(text, start, stop.at)
-        return Fault("malformed_block", f"expected {stop.expected}, got {got} at {place}")
+        unescaped = stop.after_string and text[stop.at] not in _PUNCTUATION
+        hint = r"; a quote within a string is written \"" if unescaped else ""
+        return Fault("malformed_block", f"expected {stop.expected}, got {got} at {place}{hint}")
     missing = "".join("]" if array else "}" for array in reversed(opens))
     cut = "the reply was cut off" if stop_reason == "length" else "the reply ends"
     message = f"{cut} where {stop.expected} was expected; the block still lacks {missing!r}"
