@@ -2,10 +2,11 @@
 
 PYTHON ?= python3
 VENV := .venv
+SECONDS ?= 60
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint types unit conformance faults bench lock clean
+.PHONY: demo test lint types unit conformance faults bench fuzz soak lock clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/ksi demo
@@ -31,6 +32,19 @@ faults: $(VENV)/.test
 bench: $(VENV)/.runtime
 	$(BIN)/python tests/bench/run.py
 
+# What it learns stays in .fuzz; what fails is printed, and is a file there.
+fuzz: $(VENV)/.fuzz
+	@mkdir -p .fuzz/learnt
+	$(BIN)/python -m tests.fuzz.fuzz_extract -max_total_time=$(SECONDS) -max_len=400 -len_control=0 \
+		-verbosity=0 -print_final_stats=1 -artifact_prefix=.fuzz/ .fuzz/learnt
+
+# All that is random, for an hour instead of a minute.
+soak: $(VENV)/.test
+	$(BIN)/pytest -q --hypothesis-profile=soak -o timeout=0 tests/properties tests/differential
+	$(BIN)/python -m tests.corruption.slips 30000
+	$(BIN)/python -m tests.false_fires.texts 300
+	$(MAKE) fuzz SECONDS=600
+
 # Pinned versions with hashes; after a change of pyproject.toml.
 lock: $(VENV)/.test
 	$(BIN)/python -m pip install --quiet uv
@@ -40,9 +54,12 @@ lock: $(VENV)/.test
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--no-header --no-emit-index-url --no-emit-find-links --extra build --extra test \
 		pyproject.toml -o tests/requirements.lock
+	echo 'atheris>=3,<4' | $(BIN)/uv pip compile -q --python-version 3.11 --generate-hashes \
+		--no-annotate --no-header --no-emit-index-url --no-emit-find-links \
+		- -o tests/fuzz/requirements.lock
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) .fuzz build *.egg-info
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	@sh tests/make_venv.sh $(PYTHON) $(VENV)
@@ -52,4 +69,8 @@ $(VENV)/.runtime: requirements.lock pyproject.toml
 
 $(VENV)/.test: $(VENV)/.runtime tests/requirements.lock
 	@$(INSTALL) --require-hashes -r tests/requirements.lock
+	@touch $@
+
+$(VENV)/.fuzz: $(VENV)/.test tests/fuzz/requirements.lock
+	@$(INSTALL) --require-hashes -r tests/fuzz/requirements.lock
 	@touch $@
