@@ -82,6 +82,7 @@ PRESETS: Final[Mapping[str, Protocol]] = MappingProxyType(
                     "argument_tags",
                     "pythonic",
                     "gemma",
+                    "react",
                 ),
             ),
         )

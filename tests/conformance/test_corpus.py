@@ -1,7 +1,6 @@
-"""Every case of the shared corpus that the project can read so far.
+"""Every case of the shared corpus.
 
 The corpus lies beside the repository and is no part of it; without it these tests are skipped.
-What is pending is listed here and shrinks.
 """
 
 from __future__ import annotations
@@ -17,14 +16,6 @@ from ksi_daemon.extraction import Schemas, extract, protocol
 
 CORPUS: Final = Path(__file__).parents[3] / "shared" / "corpus"
 FILES: Final = ("seed_cases.jsonl", "dialects.jsonl")
-# Dialects that are not built.
-PENDING_DIALECTS: Final = frozenset(
-    {
-        "react",
-    }
-)
-# Marks of these that stand in rows of other dialects.
-PENDING_MARKS: Final[tuple[str, ...]] = ()
 # Decided otherwise: a block that is cut off, or that names no tool, or that has text for arguments,
 # is rejected where the row's parser says nothing; and nothing in a broken block is a call.
 DECIDED: Final = {
@@ -76,12 +67,7 @@ def rows() -> list[Any]:
         if (CORPUS / name).exists()
         for line in (CORPUS / name).read_text("utf-8").splitlines()
     ]
-    return [pytest.param(row, id=row["id"]) for row in found if not _is_pending(row)]
-
-
-def _is_pending(row: dict[str, Any]) -> bool:
-    marked = any(mark in row["text"] for mark in PENDING_MARKS)
-    return row.get("dialect") in PENDING_DIALECTS or (marked and bool(row["calls"]))
+    return [pytest.param(row, id=row["id"]) for row in found]
 
 
 @pytest.mark.conformance
@@ -100,4 +86,4 @@ def test_corpus(row: dict[str, Any]) -> None:
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the shared corpus is not beside the repository")
 def test_the_corpus_was_found() -> None:
-    assert len(rows()) >= 36
+    assert len(rows()) >= 564

@@ -34,6 +34,7 @@ from ksi_daemon.extraction.dialects.prompt_json import PromptDialect
 from ksi_daemon.extraction.dialects.provider_json import ProviderDialect
 from ksi_daemon.extraction.dialects.provider_list import ProviderListDialect
 from ksi_daemon.extraction.dialects.pythonic import PythonicDialect
+from ksi_daemon.extraction.dialects.react import ReactDialect
 from ksi_daemon.extraction.dialects.text_tagged import TaggedDialect
 
 __all__ = [
@@ -69,6 +70,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             ArgumentTagsDialect(),
             PythonicDialect(),
             GemmaDialect(),
+            ReactDialect(),
             ProviderDialect(),
             ProviderListDialect(),
         )
