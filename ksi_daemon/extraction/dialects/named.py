@@ -95,6 +95,10 @@ FORMS: Final[Mapping[str, Form]] = MappingProxyType(
     }
 )
 
+_TOKENS: Final = [
+    token for form in FORMS.values() for token in (form.mark, form.closer, form.after) if token
+]
+
 
 class NamedDialect(FramedDialect):
     name: ClassVar[str] = "named"
@@ -114,6 +118,10 @@ class NamedDialect(FramedDialect):
         )
     )
     restart: ClassVar[str] = rf"(?:{'|'.join(form.mark for form in FORMS.values())})"
+    # Where nothing closes a call, something must stand behind it that cannot belong to it.
+    closing: ClassVar[re.Pattern[str] | None] = re.compile(
+        rf"(?:{'|'.join(_TOKENS)})\s*+[^\s<]" r'|\}\s*+[^\s},\]"<]'
+    )
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
         key = opener.lastgroup or ""

@@ -26,7 +26,7 @@ from ksi_daemon.extraction.dialects.base import (
 )
 from ksi_daemon.extraction.dialects.framing import Body, Unread, mend_body, past_space, read_body
 from ksi_daemon.extraction.dialects.provider_json import read_provider
-from ksi_daemon.extraction.reader import STRING, Stop, trace
+from ksi_daemon.extraction.reader import STRING, Closed, Stop, trace
 
 __all__ = ["ProviderListDialect"]
 
@@ -44,6 +44,8 @@ class ProviderListDialect(FramedDialect):
     )
     restart: ClassVar[str] = rf'\{{\s*+"{_LIST}"\s*+:\s*+\[\s*+\{{'
 
+    closing: ClassVar[re.Pattern[str] | None] = re.compile(r"\}[^,]")
+
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
         start = opener.start()
         body = read_body(text, start, reading)
@@ -60,6 +62,11 @@ class ProviderListDialect(FramedDialect):
             for span, draft in zip(spans, drafts, strict=True)
         )
         return Framed(start, body.end, pieces)
+
+    def settled(
+        self, text: str, opener: re.Match[str], framed: Framed | None, reading: Reading
+    ) -> bool:
+        return isinstance(trace(text, opener.start()), Closed)
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         function = {"name": name, "arguments": json.dumps(args, ensure_ascii=False)}

@@ -87,7 +87,7 @@ def test_reads_several_calls_in_order(form: str) -> None:
 def test_a_stream_gives_each_call_before_the_text_ends(form: str, inner: str) -> None:
     text = f"Hi {WRITERS[form]('a', inner)} and {WRITERS[form]('b', '{}')}\n later words }} of it"
     ids = [f"g{number}" for number in range(len(text))]
-    alone = protocol("any", dialects=["named"])
+    alone = protocol("any", dialects=["named"], open_thought=False)
     whole = extract(text, alone, new_id=iter(ids).__next__)
     stream = Extractor(alone, new_id=iter(ids).__next__)
     told = [each for letter in text for each in stream.feed(letter) if isinstance(each, Call)]

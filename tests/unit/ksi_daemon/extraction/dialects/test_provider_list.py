@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from ksi_daemon.extraction import Extraction, extract, protocol
+from ksi_daemon.extraction import Call, Extraction, extract, protocol
 from ksi_daemon.extraction.dialects.provider_list import ProviderListDialect
+from ksi_daemon.extraction.stream import Extractor
 from tests.growth import LINEAR, doubling
 
 A = '{"id": "c1", "type": "function", "function": {"name": "a", "arguments": "{\\"x\\": 1}"}}'
@@ -87,6 +88,13 @@ def test_is_mended_if_it_holds_one_call() -> None:
     assert call.repairs == ("trailing_comma",)
     assert found(f'{{"tool_calls": [{B}, {B},]}}').calls == ()
     assert found(f'{{"tool_calls": [{B},]}}', repair="off").calls == ()
+
+
+def test_a_stream_gives_the_calls_of_a_list_that_is_whole() -> None:
+    text = f'So: {{"tool_calls": [{A}, {B}]}} and so on' + " and on" * 40
+    stream = Extractor(protocol("any", dialects=["provider_list"], open_thought=False))
+    told = [each for letter in text for each in stream.feed(letter) if isinstance(each, Call)]
+    assert [call.name for call in told] == ["a", "b"]
 
 
 @pytest.mark.conformance
