@@ -16,8 +16,8 @@ Any text can be written, because both marks can be made longer than all that is 
 -   The block ends at a line of tildes alone, at least as many as it began with.
 -   The first section says how many dashes the lines have that begin one; others are text.
 
-Indentation of the first line is taken off every line, as CommonMark does for fenced code. Where
-the first line ends with CR LF, so does the last line of each text.
+The marks may be indented by up to three spaces; nothing is taken off the lines of a text. Where
+the first line ends with CR LF, so does the last one of each text.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class BodyDialect(FramedDialect):
     opener: ClassVar[re.Pattern[str]] = re.compile(
         rf"(?P<run>{'|'.join(RUNS)})[ \t]*+ksi(?=\s|\Z)(?P<head>[^\n]*+)"
     )
+    closing: ClassVar[re.Pattern[str] | None] = re.compile(r"~~~[^\n]*+\n")
     restart: ClassVar[str] = r"~~~+[ \t]*+ksi[ \t]++[^\s`]"
     nonce_place: ClassVar[str] = "in the id as `ksiu_{nonce}_01`"
     sample = (
@@ -56,6 +57,13 @@ class BodyDialect(FramedDialect):
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
         return SectionsReader(text, opener, reading).frame()
+
+    def settled(
+        self, text: str, opener: re.Match[str], framed: Framed | None, reading: Reading
+    ) -> bool:
+        reader = SectionsReader(text, opener, reading)
+        reader.frame()
+        return reader.settled(framed)
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         raw = {key: value for key, value in args.items() if _is_raw(key, value)}

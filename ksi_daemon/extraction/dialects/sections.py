@@ -62,7 +62,7 @@ _HEAD: Final = re.compile(
     r"(?:[ \t]++id=(?P<quote>[\"']?+)(?P<id>[^\s\"'`]++)(?P=quote))?+[ \t]*+\r?"
 )
 _SECTION: Final = re.compile(
-    rf"\n(?P<indent>[ \t]*+)(?P<dashes>-{{3,}}+)[ \t]++(?P<key>{KEY})[ \t]*+\r?(?=\n|\Z)"
+    rf"\n {{0,{MAX_INDENT}}}+(?P<dashes>-{{3,}}+)[ \t]++(?P<key>{KEY})[ \t]*+\r?(?=\n|\Z)"
 )
 
 _SHARED_LINE: Final = Fault("fence_not_alone", "the opening fence must begin its line")
@@ -72,6 +72,7 @@ _FIRST_LINE: Final = Fault(
 )
 _NO_NAME: Final = Fault("missing_name", "the first line must name an event, such as 'state:set'")
 _TILDES_ONLY: Final = Fault("malformed_block", "the fence must be of tildes, as in '~~~ksi'")
+_INDENTED: Final = Fault("malformed_block", "the block must begin at the margin")
 _EMPTY: Final = Fault("empty_block", "the block holds no object and no section")
 _EXPECTED: Final = "an object, a line '--- name' or the closing line"
 
@@ -105,63 +106,75 @@ class SectionsReader:
 
     def __init__(self, text: str, opener: re.Match[str], reading: Reading) -> None:
         indent = _indent(text, opener.start())
+        self._columns = None if indent is None else _columns(indent)
         self._text = text
         self._opener = opener
         self._reading = reading
         self._run: str = opener["run"]
-        self._placed = indent is not None
-        self._indent = indent or ""
-        # The indentation tells what is taken off the other lines, so it is a part of the block.
-        self._start = opener.start() - len(self._indent)
+        self._start = opener.start()
         self._body = opener.end()
+        # What a stream wants to know: where the last thing ends that was looked at to tell whether
+        # this is a block, and whether the text ends before the block does.
+        self._known = self._body
+        self._is_open = False
 
     def frame(self) -> Framed | None:
         """Return the block, None if its fence is prose, or no more than a fence around events."""
         first_line: str = self._opener["head"]
-        if self._placed and self._reading.strict and _columns(self._indent) > MAX_INDENT:
-            return None
         if not first_line.strip():
             return self._unnamed()
         head = _HEAD.match(first_line)
         if head is None or head.end() < len(first_line):
             return self._misshapen(head.end() if head else 0)
-        if not self._placed:
-            return self._in_a_line()
-        return self._headed(head)
+        return self._in_a_line() if self._columns is None else self._headed(head)
+
+    def settled(self, framed: Framed | None) -> bool:
+        """Say whether ``frame``, which returned *framed*, would do so however the text goes on.
+
+        A block is settled when behind it another one begins: until then a fence may follow that
+        makes its end doubtful.
+        """
+        if self._is_open:
+            return False
+        if framed is None:
+            return self._text.find("\n", past_space(self._text, self._known)) >= 0
+        fence = next(self._fences(framed.end), None)
+        return fence is not None and fence.begins_call and self._text.find("\n", fence.end) >= 0
+
+    def _object(self, at: int) -> Body | Unread:
+        body = read_body(self._text, at, self._reading)
+        self._known = body.end
+        if isinstance(body, Unread) and body.stop is not None and body.stop.ended:
+            self._is_open = True
+        return body
 
     def _unnamed(self) -> Framed | None:
         at = past_space(self._text, self._body)
-        if self._text.startswith("{", at):
-            at = read_body(self._text, at, self._reading).end
-        else:
-            at = self._body
+        at = self._object(at).end if self._text.startswith("{", at) else self._body
         return self._refused(self._reach(at), _NO_NAME) if self._section_at(at) else None
 
     def _misshapen(self, length: int) -> Framed | None:
         """Return the block of which no more than *length* of its first line is as it should be."""
         text, at = self._text, self._opener.start("head") + length
-        fault = _FIRST_LINE if self._placed else _SHARED_LINE
+        fault = _SHARED_LINE if self._columns is None else _FIRST_LINE
         if text.startswith("{", at):
-            body = read_body(text, at, self._reading)
-            if isinstance(body, Unread):
-                return self._refused(self._extent(body.end).end, fault, at)
-            return self._refused(self._reach(body.end), fault, at)
-        return self._refused(self._reach(at), fault, at) if self._placed else None
+            return self._refused(self._past_object(at), fault, at)
+        return None if self._columns is None else self._refused(self._reach(at), fault, at)
 
     def _in_a_line(self) -> Framed | None:
         """Return the block that begins in the middle of a line, None if it is talked about."""
         at = past_space(self._text, self._body)
+        if self._text.startswith("{", at):
+            return self._refused(self._past_object(at), _SHARED_LINE)
         if self._section_at(self._body):
             return self._refused(self._reach(self._body), _SHARED_LINE)
-        if not self._text.startswith("{", at):
-            return None
-        return self._refused(
-            self._reach(read_body(self._text, at, self._reading).end), _SHARED_LINE
-        )
+        return None
 
     def _headed(self, head: re.Match[str]) -> Framed:
         """Return the block whose first line is *head*."""
         text, name_at = self._text, self._opener.start("head") + head.start("name")
+        if (self._columns or 0) > MAX_INDENT:
+            return self._refused(self._extent(self._body).end, _INDENTED)
         if self._run[0] != "~":
             return self._refused(self._extent(self._body).end, _TILDES_ONLY)
         if not is_tool_name(head["name"]):
@@ -169,7 +182,7 @@ class SectionsReader:
         at = past_space(text, self._body)
         if not text.startswith("{", at):
             return self._filled(head, None, self._body)
-        body = read_body(text, at, self._reading)
+        body = self._object(at)
         if isinstance(body, Unread):
             resumed = self._resumed(body)
             mended = self._mended(at, body, resumed)
@@ -201,9 +214,10 @@ class SectionsReader:
 
     def _filled(self, head: re.Match[str], body: Body | None, at: int) -> Framed:
         """Return the block whose sections begin at *at*, or which has none."""
-        first, extent = self._section_at(at), self._extent(at)
+        first = self._section_at(at)
         if first is None:
-            return self._without_sections(head, body, at, extent)
+            return self._without_sections(head, body, at)
+        extent = self._extent(at)
         if extent.fault is not None:
             return self._refused(extent.end, extent.fault, extent.place)
         args = dict(body.value) if body else {}
@@ -215,14 +229,13 @@ class SectionsReader:
             args[key] = value
         return self._framed(head, args, body, extent.end)
 
-    def _without_sections(
-        self, head: re.Match[str], body: Body | None, at: int, extent: _Extent
-    ) -> Framed:
+    def _without_sections(self, head: re.Match[str], body: Body | None, at: int) -> Framed:
         after = past_space(self._text, at)
         if body is not None and self._lacks_only_fence(at, after):
             repairs = tuple(dict.fromkeys((*body.repairs, "missing_closer")))
             body = Body(body.end, body.value, repairs, body.repeated)
             return self._framed(head, body.value, body, body.end)
+        extent = self._extent(at)
         if after < extent.text_end:
             got = repr(self._text[after])
             fault = Fault("malformed_block", f"expected {_EXPECTED}, got {got}")
@@ -246,25 +259,24 @@ class SectionsReader:
         """Yield the mark of each section and its text; the last one ends at *end*."""
         marks = [first]
         for mark in _SECTION.finditer(self._text, first.end(), end):
-            if mark["dashes"] == first["dashes"] and len(mark["indent"]) <= len(self._indent):
+            if mark["dashes"] == first["dashes"]:
                 marks.append(mark)
         stops = [*(mark.start() for mark in marks[1:]), end - 1]
+        line_end = "\r" if self._opener["head"].endswith("\r") else ""
         for mark, stop in zip(marks, stops, strict=True):
-            yield mark, self._plain(self._text[mark.end() + 1 : stop])
-
-    def _plain(self, text: str) -> str:
-        """Return *text* of a section without what belongs to the layout of the block."""
-        if self._opener["head"].endswith("\r"):
-            text = text.removesuffix("\r")
-        if self._indent:
-            text = re.sub(rf"^[ \t]{{1,{len(self._indent)}}}", "", text, flags=re.MULTILINE)
-        return text
+            yield mark, self._text[mark.end() + 1 : stop].removesuffix(line_end)
 
     def _section_at(self, at: int) -> re.Match[str] | None:
         """Return the mark of the section that is the next thing behind *at*."""
         newline = self._text.rfind("\n", at, past_space(self._text, at))
-        mark = _SECTION.match(self._text, newline) if newline >= 0 else None
-        return mark if mark and len(mark["indent"]) <= len(self._indent) else None
+        return _SECTION.match(self._text, newline) if newline >= 0 else None
+
+    def _past_object(self, at: int) -> int:
+        """Return where a block ends that is not read, whose object begins at *at*."""
+        body = self._object(at)
+        if isinstance(body, Unread):
+            return self._extent(self._resumed(body)).end
+        return self._reach(body.end)
 
     def _reach(self, at: int) -> int:
         """Return where a block ends that is not read, of which something ends at *at*."""
@@ -300,6 +312,7 @@ class SectionsReader:
         return _Extent(closing.start, end, Fault("malformed_block", message), odd.start)
 
     def _unclosed(self, begun: list[_Fence], ended: int) -> _Extent:
+        self._is_open = True
         end = len(self._text)
         known = len(begun) + ended < MAX_FENCES and self._reading.stop_reason != "length"
         if known:
@@ -315,7 +328,7 @@ class SectionsReader:
         Look at no more than *most* lines that begin with any fence.
         """
         pattern = _TILDES if self._run[0] == "~" else _BACKTICKS
-        deepest = _columns(self._indent) + MAX_INDENT
+        deepest = max(MAX_INDENT, self._columns or 0)
         fences = _fences(self._text, pattern)
         first = bisect_left(fences, at, key=attrgetter("run"))
         for fence in islice(fences, first, None if most is None else first + most):
@@ -342,8 +355,7 @@ class SectionsReader:
 
 def dashes_in(text: str) -> Iterator[str]:
     """Yield the dashes of each line of *text* that could begin a section."""
-    marks = _SECTION.finditer(f"\n{text}")
-    return (mark["dashes"] for mark in marks if not mark["indent"])
+    return (mark["dashes"] for mark in _SECTION.finditer(f"\n{text}"))
 
 
 # A text may hold many blocks, and each asks for the fences behind it.
