@@ -40,6 +40,7 @@ from ksi_daemon.extraction.whole import Sole, read_whole
 
 __all__ = ["AFTERMATH", "EXCERPT", "Reply", "extract", "new_call_id", "too_long"]
 
+NEAR: Final = 8  # characters before an object in which a colon stands if it is a member's value
 # Behind a call: a closing brace, or a member. Both belong to an object, and perhaps to the call.
 AFTERMATH: Final = re.compile(r'\s*+(?:(?P<brace>\})|,?+\s*+"[^"\\\n]*+"\s*+:)')
 # What a call may hold beside the keys of its dialect.
@@ -124,7 +125,8 @@ class Reply:
         self._thought = ""
         self._hidden: list[tuple[int, int]] = []  # neither calls nor rejected, and no prose
         self._unlisted = 0  # rejected beyond the limit
-        self._closed = 0  # where the last call ends
+        self._braces = 0  # that prose behind the last call opened, less those that it closed
+        self._counted = 0  # up to where they are counted
 
     def read(self, at: int = 0) -> None:
         """Read all blocks that begin at *at* or behind it."""
@@ -280,6 +282,10 @@ class Reply:
         repeated: tuple[str, ...] = (),
     ) -> int:
         """Deal with an object that could be read and return where to go on."""
+        if ":" in self._text[max(0, start - NEAR) : start]:
+            beheaded = self._scanner.beheaded(start)
+            if beheaded is not None:
+                return self._refuse_value(beheaded, start, end)
         for dialect in self._plan.dialects:
             draft = dialect.read(value, strict=self._strict)
             if draft is not None:
@@ -303,6 +309,17 @@ class Reply:
             self._admit(draft, dialect, start, end, repairs)
             if repeated:
                 self._note_repeated(repeated, start, end)
+        return end
+
+    def _refuse_value(self, dialect: Dialect, start: int, end: int) -> int:
+        """Reject a call that lost its first brace, of which the object here is a member."""
+        shown = self._quoting.at(start)
+        self._quoting.pass_over(end)
+        if shown is not None:
+            self._note_shown(dialect, shown, start, end)
+        else:
+            message = f"a {dialect.name} block lacks the '{{' before its first key"
+            self._reject("malformed_block", message, dialect, start, end, start)
         return end
 
     def _take_answer(self, answer: Answer, start: int, end: int) -> None:
@@ -360,11 +377,8 @@ class Reply:
         while self._text[end - 1].isspace():
             end -= 1
         self._quoting.pass_over(end)
-        if len(self._rejected) < self._protocol.max_calls:
-            code, message = self._failure(broken, restarted)
-            self._reject(code, message, broken.dialect, start, end, min(broken.stop.at, end))
-        else:
-            self._unlisted += 1
+        code, message = self._failure(broken, restarted)
+        self._reject(code, message, broken.dialect, start, end, min(broken.stop.at, end))
         return end
 
     def _mended(self, broken: Broken) -> Mended | None:
@@ -377,7 +391,13 @@ class Reply:
         found = self._mender.mend(broken.start, len(self._text), keys, complete=complete)
         if found is None or broken.dialect.read(found.value, strict=False) is None:
             return None
+        if "missing_closer" in found.repairs and self._holds_second_try(broken.start, found.end):
+            return None
         return found
+
+    def _holds_second_try(self, start: int, end: int) -> bool:
+        """Say whether a call begins a line of the object, which may have been cut off before it."""
+        return self._plan.line_restart.search(self._text, start + 1, end) is not None
 
     def _failure(self, broken: Broken, restarted: bool) -> tuple[str, str]:
         """Return the code and the message of a block that stops making sense."""
@@ -485,20 +505,32 @@ class Reply:
         found = AFTERMATH.match(self._text, end)
         if found is None or not self._is_alone(start):
             return False
-        return found["brace"] is None or may_be_spilt(value, {*dialect.keys, *OWN_KEYS})
+        if found["brace"] is None or may_be_spilt(value, {*dialect.keys, *OWN_KEYS}):
+            return True
+        # Of an object in several lines, the line may be lost on which a member's brace was opened.
+        return "\n" in found[0] and self._text.find("\n", start, end) >= 0
 
     def _is_alone(self, start: int) -> bool:
-        """Say whether no brace was opened between the last call and *start*."""
-        return self._text.find("{", self._closed, start) < 0
+        """Say whether each brace that the prose behind the last call opens is closed in it."""
+        self._count_braces(start)
+        return self._braces <= 0
+
+    def _count_braces(self, until: int) -> None:
+        if self._counted < until:
+            count, between = self._text.count, (self._counted, until)
+            self._braces += count("{", *between) - count("}", *between)
+            self._counted = until
 
     def _note_closers(self, start: int, end: int) -> None:
         if self._text.startswith("}", end) and self._is_alone(start):
             self._note("extra_text", "a closing brace that nothing opened follows", end, end + 1)
-        self._closed = end
+        self._counted, self._braces = end, 0
 
     def _reject(
         self, code: str, message: str, dialect: Dialect, start: int, end: int, place: int
     ) -> None:
+        self._count_braces(start)
+        self._counted = max(self._counted, end)
         if len(self._rejected) >= self._protocol.max_calls:
             self._unlisted += 1
             return

@@ -36,7 +36,7 @@ from ksi_daemon.extraction.presets import Protocol
 from ksi_daemon.extraction.quoting import Quoting
 from ksi_daemon.extraction.reader import Stop, trace
 from ksi_daemon.extraction.repair import Mended, Mender
-from ksi_daemon.extraction.scanner import AHEAD, Block, Broken, Found, Scanner, Whole, plan
+from ksi_daemon.extraction.scanner import AHEAD, BEHIND, Block, Broken, Found, Scanner, Whole, plan
 
 __all__ = ["Doubt", "Growing", "Signs", "signs"]
 
@@ -45,6 +45,9 @@ _VISIBLE: Final = re.compile(r"\S")
 _ANYTHING: Final = re.compile(r"[\s\S]")
 _NOTHING: Final = re.compile("(?!)")
 _ASCII: Final = tuple(map(chr, range(128)))
+# What may stand before a character: one at least of these passes any look behind.
+_WITHIN: Final = tuple(" a_0.,:;!?\"'`~@#|/\\<>(){}[]=-*é")
+_FIRST: Final = ("", "\n")
 _NEVER: Final = re.compile("(?!)")
 _LINE: Final = re.compile(r"\n\s*+\S|\*/")
 _OPENED: Final = re.compile(r"[{\n]")
@@ -107,7 +110,7 @@ class Growing(Reply):
         if not self._thought_told and self._quoting.lone_end:
             self._may_be_thought(line_end)
             needed = self._quoting.settle(line_end)
-        cut = max(min(needed, self._at) - 1, 0)  # some marks look at the character before them
+        cut = max(min(needed, self._at - BEHIND) - 1, 0)  # some blocks look at what is before them
         if cut:
             self._count_braces(cut)
             self._move(self._text[cut:], cut)
@@ -224,7 +227,7 @@ class Growing(Reply):
         for found in (self._calls, self._rejected, self._diagnostics, self._answers, self._hidden):
             found.clear()
         self._ids.clear()
-        self._thought, self._unlisted, self._closed = "", 0, 0
+        self._thought, self._unlisted, self._braces, self._counted = "", 0, 0, 0
         self._mender = None
         self._scanner = Scanner(self._text, self._plan)
         self._quoting = Quoting(self._text, thought_until)
@@ -370,12 +373,12 @@ def _guarded(pattern: re.Pattern[str], lively: str) -> re.Pattern[str]:
 
 def _lively(suspect: re.Pattern[str]) -> str:
     """Return a pattern for a character at which *suspect* can match, within a line or first."""
-    inside = _class(each for each in _ASCII if _matches(suspect, each, ("a", " ", ".")))
-    first = _class(each for each in _ASCII if _matches(suspect, each, ("", "\n")))
+    inside = _class(each for each in _ASCII if _matches(suspect, each, _WITHIN))
+    first = _class(each for each in _ASCII if _matches(suspect, each, _FIRST))
     return rf"[{inside}\x80-\U0010ffff]|^[{first}]"
 
 
-def _matches(suspect: re.Pattern[str], character: str, before: tuple[str, ...]) -> bool:
+def _matches(suspect: re.Pattern[str], character: str, before: Iterable[str]) -> bool:
     return any(suspect.match(each + character, len(each)) for each in before)
 
 

@@ -229,8 +229,12 @@ def _unescape(piece: str, stop: Stop) -> Edit | None:
 def _may_lack_quote(string: str) -> bool:
     """Say whether a backslash before an apostrophe in *string* may be what a lost quote left.
 
-    Quotes come in pairs on a line, and none stands in the middle of a word.
+    Not if it is the habit of the writer to escape apostrophes. Else, quotes come in pairs on a
+    line, and none stands in the middle of a word.
     """
+    escaped = [pair[0] for pair in _ESCAPED.finditer(string)].count("\\'")
+    if escaped > 1 and escaped == string.count("'"):
+        return False
     lines = [[False, False]]  # of each: whether its quotes are odd, whether one may be lost there
     for pair in _ESCAPED.finditer(string):
         if pair[0] in ("\n", "\\n"):
@@ -287,7 +291,9 @@ def _join_or_close(piece: str, stop: Stop, *, complete: bool) -> Edit | None:
     at, got = stop.at, piece[stop.at]
     gap = piece[len(piece[:at].rstrip()) : at]
     if got == '"':
-        joins = not stop.frames[-1].array and "\n" in gap and _MEMBER_LINE.match(piece, at)
+        # A comma that ends the string may be the one that is missing behind it.
+        apart = "\n" in gap and not stop.frames[-1].array and not _ends_in(piece, stop, ",")
+        joins = apart and _MEMBER_LINE.match(piece, at)
         return Edit("missing_comma", at - len(gap), at - len(gap), ",") if joins else None
     if got in "}]":
         return _drop_brace(piece, stop) or _close_inner(piece, stop)
@@ -310,7 +316,7 @@ def _close_inner(piece: str, stop: Stop) -> Edit | None:
     Whatever was forgotten among them, the value is the same.
     """
     run = _CLOSERS.match(piece, stop.at)
-    if run is None:
+    if run is None or _ends_in(piece, stop, "}]"):
         return None
     rest = [each for each in run[0] if not each.isspace()]
     needed = ["]" if frame.array else "}" for frame in reversed(stop.frames)]
@@ -329,8 +335,15 @@ def _close_all(piece: str, stop: Stop) -> Edit | None:
     end = len(piece[: stop.at].rstrip())
     if piece[end - 1].isdigit():  # who knows whether it was the last one
         return None
+    if _ends_in(piece, stop, "}]"):
+        return None
     missing = "".join("]" if frame.array else "}" for frame in reversed(stop.frames))
     return Edit("missing_closer", end, end, missing)
+
+
+def _ends_in(piece: str, stop: Stop, characters: str) -> bool:
+    """Say whether the string before *stop* ends in one of *characters*, which may belong behind."""
+    return stop.after_string and piece[: stop.at].rstrip()[-2:-1] in characters
 
 
 def _closer(stop: Stop) -> str:

@@ -17,7 +17,9 @@ or the opening of the first member with a key that calls have. Prose and code fa
     brackets balance, and nothing within it can fire. One that does not is prose.
 4.  A broken object that never balances ends where another call begins: at the start of a line
     wherever that is, even within what seems a string (the string was never closed), in the
-    middle of a line only where no value can stand. Failing that it ends with the text.
+    middle of a line only where no value can stand. Failing that it ends with the text. But where
+    a brace behind that call closes one that was open before it, the writer went on with the
+    object, and the call is an example that one of its strings quotes without escapes.
 
 Why this is linear. A candidate needs a quote of its own next to its brace, so the test of its
 first member overlaps only the next few candidates. By 2, failed readings of the same parity are
@@ -39,6 +41,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from ksi_daemon.extraction.braces import Braces
 from ksi_daemon.extraction.dialects import DIALECTS
 from ksi_daemon.extraction.dialects.base import QUOTE, FramedDialect, Head, ObjectDialect
 from ksi_daemon.extraction.reader import (
@@ -53,14 +56,16 @@ from ksi_daemon.extraction.reader import (
     trace,
 )
 
-__all__ = ["Block", "Broken", "Plan", "Scanner", "Whole", "plan"]
+__all__ = ["AHEAD", "BEHIND", "Block", "Broken", "Plan", "Scanner", "Whole", "plan"]
 
 MAX_FAILURES: Final = 8
 AHEAD: Final = 256
-BEHIND: Final = 64
+NEAR: Final = 64  # characters before a brace that tell whether a value can stand there
+BEHIND: Final = 512
 
 _NOTHING: Final = "(?!)"  # a pattern that matches nowhere
 _COMMENT: Final = r"(?:(?://|\#)[^\n{]*+\n|/\*[^*{]*+\*/)"
+_VALUE_BEGUN: Final = "(?=[\"'‘“{\\[])"  # behind a key that lost its colon
 _PIECE: Final = re.compile(
     r"""(?P<string> "(?:[^"\\]++|\\.)*+(?:"|\Z) )
       | (?P<open> [{\[] )
@@ -134,6 +139,9 @@ class Plan(msgspec.Struct, frozen=True):
     """What the dialects of a protocol have the scanner look for.
 
     *dialects* are those that write objects, *framed* those that write marks around them.
+    *candidate* is a brace that may begin an object, *restart* one that begins a call, and
+    *line_restart* a call that begins a line. *headless* are the first members of a call whose
+    brace was lost, from the start of a line up to the brace of a member.
     """
 
     dialects: tuple[ObjectDialect, ...]
@@ -141,6 +149,7 @@ class Plan(msgspec.Struct, frozen=True):
     candidate: re.Pattern[str]
     restart: re.Pattern[str]
     line_restart: re.Pattern[str]
+    headless: re.Pattern[str]
     keys: frozenset[str]
 
 
@@ -157,7 +166,8 @@ def plan(names: tuple[str, ...]) -> Plan:
     restarts = "|".join([opening, *(each.restart for each in framed)])
     candidate = (
         rf"\{{{WS}(?:{STRING}{WS}:{WS}(?:[{{\[]|{SCALAR}{WS}[,}}])"
-        rf"|(?:{_COMMENT}{WS})*+{QUOTE}?+(?:{words})\b{QUOTE}?+{WS}:)"
+        rf"|(?:{_COMMENT}{WS})*+(?:{QUOTE}{{0,2}}+(?:{words})\b{QUOTE}{{0,2}}+{WS}:"
+        rf"|{QUOTE}(?:{words}){QUOTE}{WS}{_VALUE_BEGUN}))"
     )
     return Plan(
         dialects,
@@ -165,6 +175,7 @@ def plan(names: tuple[str, ...]) -> Plan:
         re.compile(candidate),
         re.compile(opening),
         re.compile(rf"\n[ \t]*+({restarts})"),
+        re.compile(rf"^[ \t]*+((?:{openings})(?:{WS}(?:{STRING}|[:,]))*+){WS}\{{?\Z", re.MULTILINE),
         frozenset(f'"{key}"' for key in keys),
     )
 
@@ -179,6 +190,8 @@ class Scanner:
         self._doomed: dict[int, _Doomed | None] = {}  # None: and cannot resemble a call
         self._line_restart = 0, 0  # sought from, found at
         self._next_start = 0, -1  # a candidate: the same
+        self._braces: Braces | None = None  # most texts need none
+        self.hinges_on_rest = False  # whether all of the text decided where an object ends
 
     def next(self, at: int, before: int | None = None) -> Found | None:
         """Return the first object that begins at *at* or behind it, and before *before*.
@@ -220,7 +233,7 @@ class Scanner:
             match piece.lastgroup:
                 case "string":
                     restart = self._next_line_restart(start)
-                    if start < restart < piece.end():
+                    if start < restart < piece.end() and self._is_second_try(restart, quoted=True):
                         return restart, True
                 case "open":
                     if self._restarts(start, opens, broken.stop):
@@ -315,14 +328,14 @@ class Scanner:
         """
         if not self._plan.restart.match(self._text, brace):
             return False
-        before = self._text[max(0, brace - BEHIND) : brace]
+        before = self._text[max(0, brace - NEAR) : brace]
         if stop.after_string and not before.rstrip(" \t").endswith("\n"):
             return False
         if opens[-1] and before.rstrip().endswith(","):
             return False
         # Where one key has no quotes, others will not have them either.
         place = _BARE_VALUE_PLACE if stop.expected == KEY else _VALUE_PLACE
-        return place.search(before) is None
+        return place.search(before) is None and self._is_second_try(brace, quoted=False)
 
     def _cut_string(self, broken: Broken) -> int | None:
         """Return the brace that cuts off the string before the stop, if one does.
@@ -332,7 +345,29 @@ class Scanner:
         if not broken.stop.after_string:
             return None
         restart = self._next_line_restart(broken.stop.member)
-        return restart if restart < broken.stop.at else None
+        cuts = restart < broken.stop.at and self._is_second_try(restart, quoted=True)
+        return restart if cuts else None
+
+    def beheaded(self, start: int) -> ObjectDialect | None:
+        """Return the dialect whose call lost its first brace, if the object at *start* is in it."""
+        near = max(0, start - BEHIND)
+        if near and self._text.find("\n", near, start) < 0:
+            return None
+        head = self._plan.headless.search(self._text, near, start + 1)
+        if head is None:
+            return None
+        told = Head({}, head[1])
+        return next((each for each in self._plan.dialects if each.resembles(told)), None)
+
+    def _is_second_try(self, restart: int, *, quoted: bool) -> bool:
+        """Say whether the object that is open at *restart* was given up there.
+
+        *quoted*: a string of it seems to be open.
+        """
+        self.hinges_on_rest = True
+        if self._braces is None:
+            self._braces = Braces(self._text)
+        return not self._braces.close_more(restart, quoted=quoted)
 
     def _next_line_restart(self, at: int) -> int:
         """Return the first brace behind *at* that begins a call at the start of a line."""

@@ -31,7 +31,7 @@ TAIL: Final = "\n" + "\n".join(
     dialect.write("t", {"k": "v"}, "ksiu_1") for dialect in DIALECTS.values()
 )
 JSON_PIECES: Final = (
-    *'{}[]:,"\\\n \'`>~@|<(=',
+    *"{}[]:,\"\\\n '`>~@|<(=",
     '{"',
     '"}',
     '\\"',

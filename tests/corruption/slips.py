@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 from ksi_daemon.extraction import extract, protocol
 from ksi_daemon.extraction.dialects import DIALECTS
 
-__all__ = ["DIALECTS_WRITTEN", "SLIPS", "Trial", "trial", "trials"]
+__all__ = ["DIALECTS_WRITTEN", "SLIPS", "STRING", "Slip", "Trial", "piece", "trial", "trials"]
 
 PAYLOAD = 5_000
 ROOT = Path(__file__).resolve().parents[2]
 DIALECTS_WRITTEN = ("event", "ksi_tool_use")
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 Slip = Callable[[str, random.Random], str | None]
 
 
@@ -76,15 +76,16 @@ def trials(kind: str, count: int) -> Iterator[Trial]:
 def _args(rng: random.Random) -> dict[str, Any]:
     return {
         "path": f"src/{rng.randrange(100)}.py",
-        "content": _piece(rng),
+        "content": piece(rng),
         "append": rng.choice([True, False]),
         "mode": rng.choice([None, 420, 0.5]),
         "tags": ["a", f"x{rng.randrange(9)}"],
-        "options": {"wrap": rng.choice([80, -1]), "note": _piece(rng)[:80]},
+        "options": {"wrap": rng.choice([80, -1]), "note": piece(rng)[:80]},
     }
 
 
-def _piece(rng: random.Random) -> str:
+def piece(rng: random.Random) -> str:
+    """Return a piece of a real file."""
     text = rng.choice(_files())
     start = rng.randrange(max(1, len(text) - 50))
     return text[start : start + rng.randrange(1, PAYLOAD)]
@@ -100,7 +101,7 @@ def _files() -> tuple[str, ...]:
 
 def _outside(text: str, wanted: str) -> list[int]:
     """Return the places of the characters *wanted* outside of strings."""
-    blank = _STRING.sub(lambda match: "s" * len(match[0]), text)
+    blank = STRING.sub(lambda match: "s" * len(match[0]), text)
     return [at for at, character in enumerate(blank) if character in wanted]
 
 
@@ -137,16 +138,18 @@ def _raw_newline(text: str, rng: random.Random) -> str | None:
 
 
 def _escaped_apostrophe(text: str, rng: random.Random) -> str | None:
-    places = [match.start() for match in re.finditer(r"(?<!\\)'", text)]
-    if not places:
+    # A writer who believes that they must be escaped escapes all in a string.
+    strings = [match for match in STRING.finditer(text) if "'" in match[0]]
+    if not strings:
         return None
-    at = rng.choice(places)
-    return text[:at] + "\\" + text[at:]
+    string = rng.choice(strings)
+    escaped = re.sub(r"(?<!\\)((?:\\\\)*)'", r"\1\\'", string[0])
+    return text[: string.start()] + escaped + text[string.end() :]
 
 
 def _keys_quoted(left: str, right: str) -> Slip:
     def slip(text: str, rng: random.Random) -> str | None:
-        keys = [m for m in _STRING.finditer(text) if re.match(r"\s*:", text[m.end() :])]
+        keys = [m for m in STRING.finditer(text) if re.match(r"\s*:", text[m.end() :])]
         key = rng.choice(keys)
         return text[: key.start()] + left + key[0][1:-1] + right + text[key.end() :]
 

@@ -91,8 +91,8 @@ class Reading(msgspec.Struct, frozen=True):
     """How a block is to be read: the settings and the provider's word that matter to it.
 
     *tools* serves dialects whose arguments are text: a schema tells what such a text stands for.
-    None: no tool is known. *nested*: a block may stand in another one, so what follows it says
-    nothing about it.
+    None: no tool is known. *nested*: a block may stand in another one, so nothing is known of what
+    follows it, and all that it could be is wanted.
     """
 
     strict: bool
@@ -252,8 +252,15 @@ def object_args(
 
 
 def spelled(word: str) -> str:
-    """Return a pattern for *word* as a key in quotes of any kind, or in none, and its colon."""
-    return rf"{QUOTE}?+\b{re.escape(word)}\b{QUOTE}?+\s*+:"
+    """Return a pattern for *word* as a key in quotes of any kind, or in none, and its colon.
+
+    A key in quotes may have lost its colon; quotes and colon may be doubled or have changed places.
+    """
+    key = re.escape(word)
+    return (
+        rf"(?:{QUOTE}?+\b{key}\b(?:{QUOTE}{{0,2}}+\s*+:{{1,2}}+|:{QUOTE})"
+        rf"|{QUOTE}{key}{QUOTE}\s*+(?=[\"'‘“{{\[]))"
+    )
 
 
 def _args_from_text(text: str, key: str, code: str) -> dict[str, Any] | Fault:

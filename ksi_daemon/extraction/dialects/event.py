@@ -26,7 +26,11 @@ from ksi_daemon.extraction.dialects.base import (
 
 __all__ = ["EventDialect"]
 
-_EVENT: Final = re.compile(rf"{spelled('event')}\s*+{QUOTE}([^\s\"'‘’“”]++)(?:{QUOTE}|\Z)")
+# The name may have lost one of its quotes.
+_EVENT: Final = re.compile(
+    rf"{spelled('event')}(?:{QUOTE}(?=\s))?+\s*+(?:{QUOTE}{{1,2}}+([^\s\"'‘’“”,]++)(?:{QUOTE}|,|\Z)"
+    rf"|([^\s\"'‘’“”,{{\[]++){QUOTE})"
+)
 _DATA: Final = re.compile(spelled("data"))
 _KNOWN: Final = frozenset({"event", "data", "id", "_k"})
 
@@ -66,7 +70,7 @@ class EventDialect(ObjectDialect):
         told = head.values.get('"event"')
         if told is None:
             ahead = _EVENT.search(head.ahead)
-            name = ahead[1] if ahead else ""
+            name = (ahead[1] or ahead[2]) if ahead else ""
         else:
             name = told.strip('"')
         if is_event_name(name):

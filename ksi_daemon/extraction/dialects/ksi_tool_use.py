@@ -23,7 +23,8 @@ __all__ = ["ToolUseDialect"]
 
 _TYPE: Final = "ksi_tool_use"
 _PREFIX: Final = "ksiu_"
-_QUOTED_TYPE: Final = re.compile(rf"{QUOTE}{_TYPE}{QUOTE}")
+# It may have lost one of its quotes.
+_QUOTED_TYPE: Final = re.compile(rf"{QUOTE}{_TYPE}\b|\b{_TYPE}{QUOTE}")
 
 
 class ToolUseDialect(ObjectDialect):
