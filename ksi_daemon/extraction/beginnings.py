@@ -153,8 +153,8 @@ def _whole_item(item: _Item) -> str:
 
 
 def _look(op: Any, direction: int, inner: Sequence[_Item]) -> str:
-    if direction < 0:  # the text before a place may be gone
-        return ""
+    if direction < 0:  # more than a character of the text before a place may be gone
+        return f"(?<!{_whole(inner)})" if op is ops.ASSERT_NOT else ""
     return f"(?{'=' if op is ops.ASSERT else '!'}{_whole(inner)})"
 
 

@@ -18,7 +18,7 @@ __all__ = ["Watch"]
 
 WORK: Final = 8  # characters of looking for one that comes
 LOOK: Final = 64  # characters: what a look costs at least
-START: Final = 1 << 12  # characters of looking, so that the first calls are not late
+START: Final = 1 << 16  # characters of looking, so that the first calls are not late
 TAIL: Final = 64  # characters: the longest mark that ends a block
 
 _QUOTED: Final = re.compile(r'(?:[^"\\]++|\\[\s\S])*+')
