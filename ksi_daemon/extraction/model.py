@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 # Stored with every completion: replay compares results only where the number differs.
-EXTRACTOR_VERSION: Final = 1
+EXTRACTOR_VERSION: Final = 2
 
 
 class Call(msgspec.Struct, frozen=True):

@@ -503,6 +503,35 @@ def growth(unit: str, length: int) -> float:
     return doubling(lambda size: extract(unit * (size // len(unit)) + USE, KSI), length)
 
 
+@pytest.mark.parametrize(
+    ("head", "dialect"),
+    [
+        pytest.param('"event": "a:b", "data": ', "event", id="event"),
+        pytest.param('"event": "a:b",\n  "data": ', "event", id="two lines"),
+        pytest.param(
+            '"type":"ksi_tool_use","id":"x","name":"a:b","input":', "ksi_tool_use", id="tool use"
+        ),
+        pytest.param('he said "event": "a:b", "data": ', None, id="in the middle of a line"),
+        pytest.param('"event": "party", "x": ', None, id="no event name"),
+        pytest.param("data: ", None, id="prose"),
+    ],
+)
+def test_a_call_that_lost_its_first_brace_is_rejected(head: str, dialect: str | None) -> None:
+    found = extract(f'So:\n{head}{{"event":"c:d","data":{{}}}}\n', protocol("ksi"))
+    if dialect is None:
+        assert [call.name for call in found.calls] == ["c:d"]
+        return
+    [block] = found.rejected
+    assert (block.dialect, block.code, found.calls) == (dialect, "malformed_block", ())
+    assert block.message == f"a {dialect} block lacks the '{{' before its first key"
+
+
+def test_a_second_try_within_an_open_bracket_is_no_member_of_it() -> None:
+    call = '{"event":"a:b","data":{"x":[1]}}'
+    found = extract(f'{{"event":"a:b","data":{{"x":[\n{call}', protocol("ksi"), stop_reason="stop")
+    assert (found.calls, [block.code for block in found.rejected]) == ((), ["unterminated_block"])
+
+
 @pytest.mark.conformance
 @pytest.mark.parametrize("unit", UNITS)
 def test_S002_46_hostile_text_costs_twice_for_twice_the_length(unit: str) -> None:

@@ -64,6 +64,15 @@ def event(data: str, stop_reason: str | None = None, **overrides: Any) -> Extrac
         pytest.param(
             r'{"x":"it\'s \\ \"so\""}', {"x": 'it\'s \\ "so"'}, ["escaped_apostrophe"], id="escaped"
         ),
+        pytest.param(
+            r'{"x":"a \'b\' \"c"}', {"x": "a 'b' \"c"}, ["escaped_apostrophe"], id="all escaped"
+        ),
+        pytest.param(
+            r'{"x":"\"a\n\'b\"c\""}',
+            {"x": '"a\n\'b"c"'},
+            ["escaped_apostrophe"],
+            id="pairs of quotes",
+        ),
         pytest.param("{“x”:“y”}", {"x": "y"}, ["smart_quotes"], id="smart quotes"),
         pytest.param("{‘x’:„it's“}", {"x": "it's"}, ["smart_quotes"], id="other smart quotes"),
         pytest.param('{"x":1\n"y":2}', {"x": 1, "y": 2}, ["missing_comma"], id="two lines"),
@@ -122,6 +131,10 @@ def test_closes_what_is_open_at_the_end_if_the_writer_stopped_there(
         pytest.param('{"x":[1,2},"y":1}', id="array not closed in the middle"),
         pytest.param('{"x":["a"\n"b"]}', id="strings side by side"),
         pytest.param('{"x":1 "y":2}', id="members on one line"),
+        pytest.param('{"x":"a,"\n"y":2}', id="comma that may belong behind the quote"),
+        pytest.param('{"x":["a]"}', id="bracket that may belong behind the quote"),
+        pytest.param('{"x":"a}"', id="brace that may belong behind the quote, at the end"),
+        pytest.param(r"""{"x":"f(\'\")"}""", id="quote that may be lost before an apostrophe"),
         pytest.param('{"x":1\n"y" 2}', id="no member on the next line"),
         pytest.param('{"x":}', id="no value"),
         pytest.param("{,}", id="a comma alone"),
@@ -211,6 +224,8 @@ def test_framed_calls_are_mended_too(preset: str, text: str, args: dict[str, Any
         pytest.param('{"event":"a:b"} "data":{"x":1}}', id="brace in place of a comma"),
         pytest.param('{"event":"a:b","data":{"x":{}}},"y":1}}', id="members outside"),
         pytest.param('{"event":"a:b","data":{"p":{"q":{}},"r":1}}}', id="members a level up"),
+        pytest.param('{\n"event":"a:b",\n"data":{\n"r":1\n}\n}\n}', id="line lost with a brace"),
+        pytest.param('a {b} {"event":"a:b","data":{"p":{}},"r":1}}', id="behind braces in prose"),
     ],
 )
 def test_a_brace_too_many_may_have_closed_an_object_too_early(text: str) -> None:
