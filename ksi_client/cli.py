@@ -54,6 +54,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "why": Entry("Log", "stories", "Show why an event fired, and the text it was written in."),
     "reliability": Entry("Models", "reports", "Show how many calls of each model came to good."),
     "extract": Entry("Models", "extract", "Find the calls in a text; needs no daemon."),
+    "prompt": Entry("Models", "prompt", "Print how a model is taught to write calls."),
     "completion": Entry("Shell", "completion", "Print what makes a shell complete ksi."),
 }
 

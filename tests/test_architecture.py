@@ -43,6 +43,8 @@ RANKS = {
 # What is imported when it is first needed, each for a reason that its module states.
 LATE_IMPORTS = {"ksi_daemon/schemas.py"}
 PURE = ("events", "errors", "extraction", "protocol", "security", "component", "conversation")
+# What `ksi extract` and `ksi prompt` are made of.
+NEED_NO_DAEMON = ("extract.py", "extracted.py", "explained.py", "prompt.py", "tools.py")
 IO_MODULES = {
     "asyncio",
     "anyio",
@@ -137,8 +139,8 @@ def test_extraction_needs_only_the_standard_library_and_msgspec(path: Path) -> N
 )
 def test_the_client_knows_only_the_wire(path: Path) -> None:
     allowed = {"protocol", "events", "errors"}
-    if path.name in ("extract.py", "extracted.py"):
-        allowed.add("extraction")  # `ksi extract` needs no daemon
+    if path.name in NEED_NO_DAEMON:
+        allowed.add("extraction")
     for imported in imports(path):
         room = room_of(imported)
         assert room is None or room in allowed | {"__version__"}, f"{imported} is the daemon's"

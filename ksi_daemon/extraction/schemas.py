@@ -8,15 +8,15 @@ bounded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
-from types import MappingProxyType
+from types import MappingProxyType, UnionType
 from typing import Any, Final
-from urllib.parse import unquote
 
 from ksi_daemon.extraction.patterns import matches, parsed
 
-__all__ = ["Document", "same"]
+__all__ = ["Document", "flaw", "same"]
 
 MAX_STEPS: Final = 20_000
 MAX_DEPTH: Final = 64
@@ -32,6 +32,26 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = MappingProxyType(
         "object": lambda value: isinstance(value, Mapping),
     }
 )
+
+
+# What the keywords that are read here must hold.
+_SHAPES: Final[Mapping[str, type | UnionType]] = MappingProxyType(
+    {
+        **dict.fromkeys(("properties", "patternProperties", "$defs", "dependentRequired"), dict),
+        **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems", "enum", "examples"), list),
+        **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), int | float),
+        **dict.fromkeys(("minProperties", "maxProperties", "multipleOf"), int | float),
+        **dict.fromkeys(("minimum", "maximum"), int | float),
+        **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), int | float),
+        **dict.fromkeys(("$ref", "pattern", "format", "description"), str),
+        "required": list,
+        "type": str | list,
+    }
+)
+_PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
+_BY_NAME: Final = ("properties", "patternProperties", "$defs")
+_LISTED: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+_ALONE: Final = ("items", "contains", "not", "if", "then", "else", "propertyNames")
 
 
 class _TooMuch(Exception):
@@ -51,7 +71,7 @@ class Document:
         if not reference.startswith("#") or reference[1:2] not in ("", "/"):
             return None
         for part in reference.split("/")[1:]:
-            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            key = _decoded(part).replace("~1", "/").replace("~0", "~")
             if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
                 found = found[int(key)]
             else:
@@ -137,6 +157,33 @@ class Document:
         )
 
 
+def flaw(schema: Any) -> str | None:
+    """Return what makes *schema* none, as ``path: reason``; None if it can be used."""
+    waiting = [("", schema)]
+    while waiting:
+        path, each = waiting.pop()
+        if isinstance(each, bool):
+            continue
+        if not isinstance(each, Mapping):
+            return f"{path or '/'}: a schema is an object"
+        for key, shape in _SHAPES.items():
+            if key in each and not isinstance(each[key], shape):
+                return f"{path}/{key}: not of the right type"
+        if not all(isinstance(name, str) for name in each.get("required", ())):
+            return f"{path}/required: names are text"
+        waiting += ((f"{path}/{key}", part) for key, part in _parts(each))
+    return None
+
+
+def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the schemas directly in *schema*, each with the path to it."""
+    for key in _BY_NAME:
+        yield from ((f"{key}/{name}", each) for name, each in schema.get(key, {}).items())
+    for key in _LISTED:
+        yield from ((f"{key}/{n}", each) for n, each in enumerate(schema.get(key, ())))
+    yield from ((key, schema[key]) for key in (*_ALONE, "additionalProperties") if key in schema)
+
+
 def same(one: Any, other: Any) -> bool:
     """Say whether two values are equal as JSON: 1 is 1.0, and true is no number."""
     if isinstance(one, bool) or isinstance(other, bool):
@@ -146,6 +193,12 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     return bool(one == other)
+
+
+def _decoded(part: str) -> str:
+    """Return a part of a URI's fragment without its percent signs (RFC 6901, section 6)."""
+    octets = _PERCENT.sub(lambda found: bytes.fromhex(found[1].decode()), part.encode())
+    return octets.decode(errors="replace")
 
 
 def _is_number(value: Any) -> bool:

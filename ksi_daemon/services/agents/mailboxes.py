@@ -236,7 +236,7 @@ class Mailboxes:
             replies = sum(message.role == "assistant" for message in messages)
             provider = self._build_provider(spec.provider, replies)
             limits = loop_limits(spec.limits, self._defaults.limits)
-            tools = self._tools(spec)
+            tools = self.told(spec)
             protocol = _readable(protocol_of(spec.protocol), tools)
             agent.session = Session(
                 agent_id=spec.agent_id,
@@ -253,7 +253,7 @@ class Mailboxes:
             )
         return agent.session
 
-    def _tools(self, spec: Spec) -> list[Tool]:
+    def told(self, spec: Spec) -> list[Tool]:
         """Return what the agent is told that it may emit."""
         principal = agent_principal(spec.agent_id, spec.allow)
         known = self._router.known_to(principal)

@@ -46,6 +46,13 @@ class Which(msgspec.Struct, forbid_unknown_fields=True):
     agent_id: str
 
 
+class Info(msgspec.Struct, forbid_unknown_fields=True):
+    """*told*: with the description of every event that the agent was told it may emit."""
+
+    agent_id: str
+    told: bool = False
+
+
 class Send(msgspec.Struct, forbid_unknown_fields=True):
     """*untrusted*: the message quotes a document or a stranger. *wait*: reply with the answer."""
 
@@ -161,12 +168,14 @@ class Agents:
         return {"agents": [_described(agent) for agent in self._agents.values()]}
 
     @handles("agent:info", effect="observe", inline=True, example={"agent_id": "greeter"})
-    def info(self, data: Which, ctx: Context) -> dict[str, Any]:
+    def info(self, data: Info, ctx: Context) -> dict[str, Any]:
         """Tell all about one agent: what it is made of, what it may do, what it said of itself."""
         agent = self._existing(data.agent_id)
         made_of = msgspec.to_builtins(agent.spec)
         made_of["provider"] = agent.spec.provider.get("type")
-        return {**made_of, **_described(agent), "waiting": len(agent.mailbox)}
+        told = msgspec.to_builtins(self._mailboxes.told(agent.spec)) if data.told else None
+        described = {**made_of, **_described(agent), "waiting": len(agent.mailbox)}
+        return described if told is None else {**described, "told": told}
 
     @handles(
         "agent:send",

@@ -7,7 +7,10 @@ import msgspec
 import pytest
 from click.testing import Result
 
+from ksi_client.text import Paint
+from ksi_client.views.explained import explained
 from ksi_daemon.extraction import extract, protocol, to_json
+from ksi_daemon.extraction.explanation import explain, findings_json
 
 # With ids of their own: a call without one is given a new one each time.
 CALL = '{"event": "agent:status", "id": "ksiu_1", "data": {"agent_id": "ada", "status": "ready"}}'
@@ -51,10 +54,100 @@ def test_jsonl_prints_a_line_for_each_line(ksi: Callable[..., Result]) -> None:
     ]
 
 
-def test_a_line_that_is_none_is_named(ksi: Callable[..., Result]) -> None:
-    result = ksi("extract", "--jsonl", stdin='{"id": 1, "text": ""}\n\n{"id": 2}\n')
-    assert result.exit_code == 2
-    assert "line 3: Object missing required field `text`" in result.stderr
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        pytest.param('{"id": 2}', "Object missing required field `text`", id="no text"),
+        pytest.param("{", "Input data was truncated", id="no JSON"),
+        pytest.param('{"id": 2, "text": "", "preset": "kis"}', "no preset 'kis'", id="preset"),
+        pytest.param('{"id": 2, "text": "", "mode": "lax"}', "Invalid enum value 'lax'", id="mode"),
+    ],
+)
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["jsonl", "json too"])
+def test_a_line_that_is_none_is_named_and_the_others_are_read(
+    ksi: Callable[..., Result], line: str, message: str, form: list[str]
+) -> None:
+    stdin = f'{{"id": 1, "text": ""}}\n\n{line}\n{{"id": 3, "text": ""}}\n'
+    result = ksi("extract", "--jsonl", *form, stdin=stdin)
+    assert result.exit_code == 1
+    assert f"error bad_line: stdin, line 3: {message}" in result.stderr
+    assert [msgspec.json.decode(each)["id"] for each in result.stdout.splitlines()] == [1, 3]
+
+
+def test_a_line_that_is_not_utf8(tmp_path: Path, ksi: Callable[..., Result]) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b'{"id": 1, "text": "\xff"}\n{"id": 2, "text": ""}')
+    result = ksi("extract", "--jsonl", str(path))
+    assert (result.exit_code, msgspec.json.decode(result.stdout)["id"]) == (1, 2)
+    assert "line 1: 'utf-8' codec" in result.stderr
+
+
+def test_several_files_and_those_that_cannot_be_read(
+    tmp_path: Path, ksi: Callable[..., Result]
+) -> None:
+    good, odd, absent = (str(tmp_path / name) for name in ("good", "odd", "absent"))
+    Path(good).write_text(CALL)
+    Path(odd).write_bytes(b"ab\xff")
+    result = ksi("extract", odd, good, absent, text=False)
+    found = msgspec.json.decode(result.stdout)
+    assert (result.exit_code, found["file"], len(found["calls"])) == (1, good, 1)
+    assert result.stderr.splitlines() == [
+        f"error not_utf8: {odd} is not UTF-8: byte 0xff at offset 2",
+        f"error unreadable_file: {absent} cannot be read: No such file or directory",
+    ]
+    titles = [line for line in ksi("extract", good, good).stdout.splitlines() if "==>" in line]
+    assert titles == [f"==> {good}"] * 2
+
+
+HERMES = '<tool_call>{"name": "agent:status", "arguments": {"status": "ready"}}</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("text", "preset", "dialects"),
+    [
+        pytest.param(f"So {CALL}", "ksi", {"event": 1}, id="ksi"),
+        pytest.param(HERMES, "any", {"headed": 1}, id="any"),
+        pytest.param("@tool a:b {}", "command", {"command": 1}, id="command"),
+        pytest.param("Nothing.", "ksi", {}, id="prose"),
+    ],
+)
+def test_auto_says_which_preset_reads_the_text(
+    ksi: Callable[..., Result], text: str, preset: str, dialects: dict[str, int]
+) -> None:
+    found = msgspec.json.decode(ksi("extract", "--preset", "auto", stdin=text, text=False).stdout)
+    assert (found["preset"], found["dialects"]) == (preset, dialects)
+    assert len(found["calls"]) == sum(dialects.values())
+    counts = ", ".join(f"{count} {dialect}" for dialect, count in dialects.items())
+    shown = ksi("extract", "--preset", "auto", stdin=text)
+    assert shown.stderr == f"stdin: preset {preset} ({counts or 'no calls in any dialect'})\n"
+
+
+def test_auto_for_each_line(ksi: Callable[..., Result]) -> None:
+    stdin = "\n".join(
+        msgspec.json.encode({"id": n, "text": text}).decode()
+        for n, text in enumerate([CALL, HERMES])
+    )
+    printed = ksi("extract", "--jsonl", "--preset", "auto", stdin=stdin).stdout.splitlines()
+    assert [msgspec.json.decode(line)["preset"] for line in printed] == ["ksi", "any"]
+
+
+def test_explained_for_people_and_as_json(ksi: Callable[..., Result]) -> None:
+    explanation = explain(TEXT, protocol("ksi"))
+    told = list(explained(TEXT, explanation, Paint(False), 100))
+    assert ksi("extract", "--explain", stdin=TEXT).stdout.splitlines() == told
+    found = msgspec.json.decode(ksi("extract", "--explain", stdin=TEXT, text=False).stdout)
+    listed = msgspec.json.encode(findings_json(TEXT, explanation))
+    assert found.pop("findings") == msgspec.json.decode(listed)
+    assert found == to_json(explanation.extraction)
+
+
+def test_tools_tell_the_types_of_arguments(ksi: Callable[..., Result], tmp_path: Path) -> None:
+    text = "<function=f>\n<parameter=n>\n5\n</parameter>\n</function>"
+    tools = tmp_path / "tools.json"
+    tools.write_text('{"name": "f", "schema": {"properties": {"n": {"type": "string"}}}}')
+    for words, args in (([], {"n": 5}), (["--tools", str(tools)], {"n": "5"})):
+        result = ksi("extract", "--preset", "any", *words, stdin=text, text=False)
+        assert msgspec.json.decode(result.stdout)["calls"][0]["args"] == args
 
 
 def test_for_people(ksi: Callable[..., Result]) -> None:

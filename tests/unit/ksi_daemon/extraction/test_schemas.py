@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ksi_daemon.extraction.schemas import Document, same
+from ksi_daemon.extraction.schemas import Document, flaw, same
 from tests.schemas import NAMES, VALUES, schemas
 
 
@@ -39,6 +39,7 @@ def test_judges_as_others_do(schema: dict[str, Any], value: dict[str, Any]) -> N
         pytest.param({"if": {"type": "integer"}, "then": {"minimum": 2}, "else": True}, id="if"),
         pytest.param({"oneOf": [{"type": "integer"}, {"minimum": 1}]}, id="just one"),
         pytest.param({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "null"}}}, id="pointer"),
+        pytest.param({"$ref": "#/$defs/%C3%A9%25", "$defs": {"é%": False}}, id="percent"),
         pytest.param({"allOf": [{"type": "string"}, {"$ref": "#/allOf/0"}]}, id="index"),
     ],
 )
@@ -81,3 +82,25 @@ def test_what_is_too_much_to_tell_is_unsure() -> None:
     schema = {"$ref": "#"}
     assert Document(schema).fits(1, schema)
     assert not Document(schema).fits(1, schema, unsure=False)
+
+
+@given(schemas())
+@settings(max_examples=50, deadline=None)
+def test_what_is_a_schema_has_no_flaw(schema: dict[str, Any]) -> None:
+    assert flaw(schema) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (5, "/: a schema is an object"),
+        ({"properties": []}, "/properties: not of the right type"),
+        ({"properties": {"a": 5}}, "/properties/a: a schema is an object"),
+        ({"anyOf": [{}, {"enum": 5}]}, "/anyOf/1/enum: not of the right type"),
+        ({"items": {"required": [5]}}, "/items/required: names are text"),
+        ({"minLength": "5"}, "/minLength: not of the right type"),
+    ],
+    ids=repr,
+)
+def test_a_flaw_is_named_with_its_place(schema: Any, reason: str) -> None:
+    assert flaw(schema) == reason

@@ -312,6 +312,16 @@ async def test_info_tells_what_an_agent_is_made_of_but_not_its_providers_setting
         }
 
 
+async def test_what_an_agent_is_told_is_told_if_asked(var: Path) -> None:
+    async with served(var) as (peer, _):
+        await peer.ask("agent:spawn", saying("hi", tools=["state:get"]))
+        info = await peer.ask("agent:info", {"agent_id": "ada", "told": True})
+        described = await peer.ask("system:help", {"event": "state:get"})
+    [tool] = info["told"]
+    assert (tool["name"], tool["description"]) == ("state:get", described["summary"])
+    assert tool["schema"] == described["schema"]
+
+
 async def test_who_waits_gets_the_answer(var: Path) -> None:
     text = 'On it.\n{"event": "state:set", "data": {"key": "k", "value": 1}}'
     async with served(var) as (peer, _):
