@@ -6,7 +6,7 @@ number, not an object or a string around it, not a broken block before it. These
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -40,6 +40,7 @@ def candidates(text: str, protocol: Protocol, *, tools: Schemas | None = None) -
     without an id of its own has the id "".
     """
     wanted = plan(protocol.dialects)
+    marks = ["{", *(marker for dialect in wanted.framed for marker in dialect.markers)]
     reading = Reading(strict=False, repairs=True, max_depth=64, tools=tools, nested=True)
     calls: list[Call] = []
     waiting: list[tuple[str, _Found | None]] = [(text, None)]
@@ -49,7 +50,7 @@ def candidates(text: str, protocol: Protocol, *, tools: Schemas | None = None) -
         for found in _objects(piece, wanted):
             place = around or found
             for value in _containers(found.value):
-                waiting += [(string, place) for string in _texts(value)]
+                waiting += [(string, place) for string in _texts(value, marks)]
                 if isinstance(value, dict):
                     calls += _calls(value, place, wanted)
     return tuple(sorted(calls, key=lambda call: call.start))
@@ -83,10 +84,11 @@ def _containers(value: dict[str, Any]) -> Iterator[dict[str, Any] | list[Any]]:
         waiting += [child for child in children if isinstance(child, dict | list)]
 
 
-def _texts(container: dict[str, Any] | list[Any]) -> list[str]:
-    """Return the strings directly in *container*, keys too, that could hold an object."""
+def _texts(container: dict[str, Any] | list[Any], marks: Sequence[str]) -> list[str]:
+    """Return the strings directly in *container*, keys too, that hold one of *marks*."""
     children = [*container, *container.values()] if isinstance(container, dict) else container
-    return [child for child in children if isinstance(child, str) and "{" in child]
+    texts = [child for child in children if isinstance(child, str)]
+    return [text for text in texts if any(mark in text for mark in marks)]
 
 
 def _framed(text: str, around: _Found | None, wanted: Plan, reading: Reading) -> Iterator[Call]:

@@ -60,7 +60,10 @@ class TagDialect(FramedDialect):
         start = opener.start()
         family = self._family(opener)
         wrapper = family.wrapper.match(text, start)
-        pieces, sound = _pieces(text, family, wrapper.end() if wrapper else start, wrapper, reading)
+        first = wrapper.end() if wrapper else start
+        if reading.nested:
+            return _every_reading(text, family, first, reading)
+        pieces, sound = _pieces(text, family, first, wrapper, reading)
         at = pieces[-1].end
         if not sound:
             return _framed(pieces, start, at)
@@ -68,7 +71,7 @@ class TagDialect(FramedDialect):
         end = past_space(text, at) + len(closing) if closing else at
         if bool(opening) != bool(closing):
             pieces[-1] = _half_wrapped(pieces[-1], opening or closing, reading)
-        later = -1 if reading.nested else last_end(family, text, end)
+        later = last_end(family, text, end)
         if later >= 0:
             fault = Fault("malformed_block", _SEVERAL_ENDS)
             return Framed(start, later, (Piece(start, later, fault, end),))
@@ -141,6 +144,14 @@ def padded(text: str) -> str:
     return text if _stripped(text, lines=False) == text else f"\n{text}\n"
 
 
+def _every_reading(text: str, family: Family, at: int, reading: Reading) -> Framed:
+    """Return the call at *at* as it stands, and as it is repaired if nothing follows it."""
+    piece, _ = _piece(text, family, at, reading)
+    alone, _ = _piece(text, family, at, reading, alone=True)
+    pieces = (piece, alone) if alone.repairs and alone != piece else (piece,)
+    return Framed(at, max(each.end for each in pieces), pieces)
+
+
 def _pieces(
     text: str, family: Family, at: int, wrapper: re.Match[str] | None, reading: Reading
 ) -> tuple[list[Piece], bool]:
@@ -155,8 +166,13 @@ def _pieces(
         at = following.end()
 
 
-def _piece(text: str, family: Family, at: int, reading: Reading) -> tuple[Piece, bool]:
-    """Return the call at *at*, and whether it has an end."""
+def _piece(
+    text: str, family: Family, at: int, reading: Reading, *, alone: bool = False
+) -> tuple[Piece, bool]:
+    """Return the call at *at*, and whether it has an end.
+
+    *alone*: it is read as if no tag stood behind it.
+    """
     call = family.call.match(text, at)
     if call is None:
         fault = Fault("unterminated_block", "the reply ends in the tag that names the tool")
@@ -164,7 +180,7 @@ def _piece(text: str, family: Family, at: int, reading: Reading) -> tuple[Piece,
     if family.may_be_empty and call["empty"]:
         ended = Ended(call.end())
     else:
-        ended = Walk(family, text, at, reading).read(call.end())
+        ended = Walk(family, text, at, reading, alone=alone).read(call.end())
     if ended.fault is not None:
         return Piece(at, ended.end, ended.fault, ended.place), False
     name = call["name"].strip()

@@ -14,10 +14,10 @@ Nothing in a value is escaped, so it may hold anything, tags too. What is certai
 3.  If what ends a call comes once more behind its end, with no other call begun between, then the
     value held such tags and it is not certain where it ends. The call is refused.
 
-What is repaired: the closing tags behind the last value, if what surrounds the call ends there or
-the writer stopped of its own accord; and the closing tag of a value of one line, where that of the
-call follows. A value without a closing tag before the next parameter could hold what seems to be
-that parameter, so such a call is refused.
+What is repaired, where no other tag of the family follows: the closing tags behind the last value,
+if what surrounds the call ends there or the writer stopped of its own accord; and the closing tag
+of a value of one line, where that of the call stands. A value without a closing tag before the next
+parameter could hold what seems to be that parameter, so such a call is refused.
 
 Linear, because a value is searched for tags once, and of calls within calls only MAX_NESTED are
 followed: no more than so many blocks can be open at one place.
@@ -90,14 +90,13 @@ class Family:
         )
         # A text that breaks off in or behind the tag of a parameter, or in any other tag.
         self.cut = re.compile(rf"(?:{forms.parameter_mark}[^\n]*+\s*+)?+(?:[<\]][^>\n]*+)?+\Z")
-        # The end of a call, or another one that begins.
-        self.later = re.compile(
-            _unnamed(rf"{forms.parameter_end}{gap}(?:{parameter}|{end})(?P<end>)|{call}{begun}")
-        )
         self.quoted_end = re.compile(_unnamed(rf"\]\]>{gap}{forms.parameter_end}"))
         cut = rf"{forms.call_mark}[^<>\n]*+\Z"
         wrapped = [rf"{tag}{gap}(?:{call}(?!{gap}\{{)|{cut})" for tag in opened]
         self.openers = [_unnamed(each) for each in (*wrapped, *(forms.bare or (f"{call}{begun}",)))]
+        # The end of a call, or another one that begins.
+        ends = _unnamed(rf"{forms.parameter_end}{gap}(?:{parameter}|{end})")
+        self.later = re.compile("|".join([f"{ends}()", *self.openers]), re.MULTILINE)
         self.until = re.compile("|".join([f"{end}()", *self.openers]), re.MULTILINE)
         self.restart = rf"(?:(?:{'|'.join(opened)}){gap})?+{forms.call_mark}"
         self.may_be_empty = "empty" in self.call.groupindex
@@ -138,9 +137,14 @@ class _Level(msgspec.Struct):
 
 
 class Walk:
-    """One call of *family* whose tag begins at *start*, read up to its end."""
+    """One call of *family* whose tag begins at *start*, read up to its end.
 
-    def __init__(self, family: Family, text: str, start: int, reading: Reading) -> None:
+    *alone*: what is repaired only where no tag follows is repaired wherever that may be.
+    """
+
+    def __init__(
+        self, family: Family, text: str, start: int, reading: Reading, *, alone: bool = False
+    ) -> None:
         self._family = family
         self._text = text
         self._start = start
@@ -148,7 +152,8 @@ class Walk:
         self._levels = [_Level()]
         self._texts: list[Text] = []
         self._repairs: list[str] = []
-        self._later = 0, -1, False  # sought from, found at, whether that is an end
+        self._alone = alone
+        self._next_tag = -1  # behind the place that was asked for last
         self._unquoted = False  # no CDATA section ends behind here
 
     def read(self, at: int) -> Ended:
@@ -223,7 +228,7 @@ class Walk:
         if at == len(self._text):
             return self._reading.stop_reason == "stop"
         closers = tuple(closer for _, closer in self._family.forms.wrappers)
-        return self._text.startswith(closers, at) and not self._comes_later(at)
+        return self._text.startswith(closers, at) and self._is_last(at)
 
     def _ends_line(self, level: _Level, tag: re.Match[str]) -> bool:
         """Say whether the end of the call at *tag* ends the value as well, for certain."""
@@ -234,21 +239,21 @@ class Walk:
         value = self._text[level.tag.end() : tag.start()].strip()
         if not value or "\n" in value or self._family.tag.search(value):
             return False
-        return not self._comes_later(tag.end())
+        return self._is_last(tag.end())
 
     def _end_line(self, tag: re.Match[str]) -> int | Ended:
         self._end_value(tag.start())
         self._repairs.append("missing_closer")
         return self._close(tag.end())
 
-    def _comes_later(self, at: int) -> bool:
-        """Say whether the end of a call comes behind *at*, before another call begins."""
-        sought, place, _ = self._later
-        if not sought <= at <= place:
-            found = self._family.later.search(self._text, at)
-            place = found.start() if found else len(self._text)
-            self._later = at, place, found is not None and found[1] is not None
-        return self._later[2]
+    def _is_last(self, at: int) -> bool:
+        """Say whether no tag of the family stands behind *at*, so that none can end the value."""
+        if self._alone:
+            return True
+        if self._next_tag < at:
+            found = self._family.tag.search(self._text, at)
+            self._next_tag = found.start() if found else len(self._text) + 1
+        return self._next_tag > len(self._text)
 
     def _past_quoted(self, at: int) -> int:
         """Return *at*, or the end of the quoted value that begins there."""
