@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from ksi_daemon.extraction.beginnings import beginning
 from ksi_daemon.extraction.dialects.base import (
     Draft,
     Fault,
@@ -68,6 +69,7 @@ _THOUGHT_END: Final = "<channel|>"
 
 _BLOCK: Final = re.compile(_MARK)
 _HEAD: Final = re.compile(r"\s*+call:[ \t]*+(?P<name>[^\s{}<>\[\]()|\"'`]{0,200}+)\s*+")
+_HEAD_BEGUN: Final = beginning(_HEAD)
 # A part of the word before the name, with which the text ends.
 _CUT: Final = re.compile(r"\s*+(?:c(?:a(?:ll?+)?+)?+)?+\Z")
 _BARE_KEY: Final = re.compile(r"[^\s:{}\[\],<>\"'|]++")
@@ -81,6 +83,8 @@ _NUMBER: Final = re.compile(
 _WORDS: Final = MappingProxyType({"true": True, "false": False, "null": None})
 _WORD: Final = re.compile(r"(?:true|false|null)\b")
 _CUT_TOKEN: Final = re.compile(r"[\w.+-]*+\Z")
+# A token at which reading stopped, when no more text can make another one of it.
+_TOKEN_OVER: Final = re.compile(r"[\w.+-]*+\s*+[^\s\w.+-]")
 _GOES_ON: Final = re.compile(r"\s*+[},\]:]")
 _STRING_END: Final = "the end of a string"
 
@@ -90,6 +94,9 @@ class GemmaDialect(FramedDialect):
     markers: ClassVar[tuple[str, ...]] = (*FORMS, _THOUGHT)
     opener: ClassVar[re.Pattern[str]] = re.compile(rf"(?P<mark>{_MARK})|{re.escape(_THOUGHT)}\b")
     restart: ClassVar[str] = rf"(?:{_MARK})"
+    closing: ClassVar[re.Pattern[str]] = re.compile(
+        "|".join(map(re.escape, (_THOUGHT_END, *(form.closer for form in FORMS.values()))))
+    )
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
         if opener["mark"] is None:
@@ -102,6 +109,17 @@ class GemmaDialect(FramedDialect):
         start, end = opener.start(), len(text)
         fault = Fault("unterminated_block", "the reply ends before the name of the tool")
         return Framed(start, end, (Piece(start, end, fault, start),))
+
+    def settled(
+        self, text: str, opener: re.Match[str], framed: Framed | None, reading: Reading
+    ) -> bool:
+        at = opener.end()
+        if opener["mark"] is None:
+            return framed is not None or text.find(_CHANNEL, at) >= 0
+        if framed is None:
+            return _HEAD_BEGUN.match(text, at) is None
+        head = _HEAD.match(text, at)
+        return head is not None and _is_settled(text, head, FORMS[opener["mark"]])
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         return f"<|tool_call>call:{name}{_written(args)}<tool_call|>"
@@ -140,6 +158,17 @@ def _called(text: str, opener: re.Match[str], head: re.Match[str], reading: Read
     repairs = ("control_character",) if read.control else ()
     draft = _draft(head["name"], read, reading)
     return Framed(start, end, (Piece(start, end, draft, at, repairs, read.repeated),))
+
+
+def _is_settled(text: str, head: re.Match[str], form: Form) -> bool:
+    """Say whether more text cannot change what the block is whose name *head* tells."""
+    at = head.end()
+    read = _arguments(text, at, form)
+    if isinstance(read, Halt) and (read.ended or not _TOKEN_OVER.match(text, read.at)):
+        return False
+    begun = at if isinstance(read, Halt) else past_blanks(text, read.end)
+    closed = reach(text, begun, _BLOCK, form.closer).closes is not None
+    return closed or _BLOCK.search(text, begun) is not None
 
 
 def _arguments(text: str, at: int, form: Form) -> Literal | Halt:

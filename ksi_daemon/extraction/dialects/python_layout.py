@@ -13,11 +13,10 @@ from typing import Final, Literal
 
 from ksi_daemon.extraction.python_literals import CALLEE
 
-__all__ = ["WITH_KEYWORD", "Lead", "is_class_name", "is_meant", "lead", "stands_alone"]
+__all__ = ["WITH_KEYWORD", "Lead", "is_class_name", "is_meant", "is_told", "lead", "stands_alone"]
 
-# Characters: of a line before a list, and of what stands between a thought and a list.
-LOOK_BEHIND: Final = 512
-GAP: Final = 32
+# Characters before a list that are looked at. A stream keeps so many, so this must not grow.
+LOOK_BEHIND: Final = 64
 # A list whose first call gives its first argument by keyword.
 WITH_KEYWORD: Final = rf"\[\s*+{CALLEE}[ \t]*+\(\s*+[^\W\d]\w*+\s*+=(?!=)"
 
@@ -35,6 +34,7 @@ _SENTENCE: Final = re.compile(rf"[^\W\d_a-z]{_WORDS}")
 _END_OF_SENTENCE: Final = re.compile(_WORDS)
 _LINE_END: Final = re.compile(r"[ \t]*+(?:\r?\n|\Z|<\|)")
 _NEXT_SENTENCE: Final = re.compile(r"[ \t]++[^\W\d_a-z]")
+_TOLD: Final = re.compile(r"[ \t]*+(?:\n|[\r<][\s\S]|[^\s<])")
 _PROMPTS: Final = (">>>", "...")
 _THOUGHT_END: Final = "</think>"
 
@@ -64,6 +64,11 @@ def stands_alone(text: str, end: int, lead: Lead) -> bool:
     return lead != "sentence" and _NEXT_SENTENCE.match(text, end) is not None
 
 
+def is_told(text: str, end: int) -> bool:
+    """Say whether more text cannot change what ``stands_alone`` says."""
+    return _TOLD.match(text, end) is not None
+
+
 def is_class_name(name: str) -> bool:
     """Say whether *name* is written as Python's classes are."""
     return _CLASS.fullmatch(name) is not None
@@ -80,7 +85,7 @@ def _opens_reply(text: str, start: int) -> bool:
     """Say whether before *start* there is nothing, or nothing but a thought."""
     if start <= LOOK_BEHIND and not text[:start].strip():
         return True
-    return text[max(0, start - GAP) : start].rstrip().endswith(_THOUGHT_END)
+    return text[max(0, start - LOOK_BEHIND) : start].rstrip().endswith(_THOUGHT_END)
 
 
 def _has_words(line: str) -> bool:

@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from ksi_daemon.extraction.beginnings import beginning
 from ksi_daemon.extraction.dialects.base import (
     Draft,
     Fault,
@@ -38,6 +39,7 @@ from ksi_daemon.extraction.dialects.python_layout import (
     WITH_KEYWORD,
     is_class_name,
     is_meant,
+    is_told,
     lead,
     stands_alone,
 )
@@ -81,6 +83,13 @@ _PRINT: Final = re.compile(rf"print\(\s*+(?={CALLEE})")
 _BETWEEN: Final = re.compile(r"\s*+[,;]?+\s*+")
 _GAP: Final = re.compile(r"[\s,;]*+")
 _REST_OF_LINE: Final = re.compile(r"[ \t]*+\r?\n")
+# What makes a mark one, in doubt.
+_ANNOUNCED: Final = [
+    beginning(re.compile(rf"\s*+(?:{each})"))
+    for each in (CALLEE, r"\[", r"\[?+\s*+\{", *map(re.escape, MARKS.values()))
+]
+# A token at which reading stopped, when no more text can make another one of it.
+_TOKEN_OVER: Final = re.compile(r"[\w.+*-]*+\s*+[^\s\w.+*-]")
 
 
 class PythonicDialect(FramedDialect):
@@ -90,6 +99,7 @@ class PythonicDialect(FramedDialect):
         rf"(?P<mark>{_MARK})|(?P<bare>\[)(?=\s*+{CALLEE})"
     )
     restart: ClassVar[str] = rf"(?:{_MARK}|{WITH_KEYWORD})"
+    closing: ClassVar[re.Pattern[str]] = re.compile(r"\][ \t]*+[^ \t]|[\n>`]")
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
         if opener["bare"]:
@@ -97,6 +107,15 @@ class PythonicDialect(FramedDialect):
         if not _announces(text, opener):
             return None
         return _marked(text, opener, reading)
+
+    def settled(
+        self, text: str, opener: re.Match[str], framed: Framed | None, reading: Reading
+    ) -> bool:
+        if opener["bare"]:
+            return _is_bare_settled(text, opener.start())
+        if framed is None:
+            return all(each.match(text, opener.end()) is None for each in _ANNOUNCED)
+        return _is_marked_settled(text, opener)
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         given = [f"{key}={value!r}" for key, value in args.items() if is_argument_name(key)]
@@ -152,6 +171,25 @@ def _marked(text: str, opener: re.Match[str], reading: Reading) -> Framed:
     calls = [_bound(call) for call in series.calls] if mark == _TAG else series.calls
     end = series.end if bounds.closes is None else bounds.end
     return _called(text, start, end, calls, reading, repairs)
+
+
+def _is_marked_settled(text: str, opener: re.Match[str]) -> bool:
+    """Say whether more text cannot change what the block between marks at *opener* is."""
+    at = past_space(text, opener.end())
+    if text.startswith(MARKS[opener["mark"]], at):
+        return True
+    series = _series(text, at)
+    if series.halt is not None and not _is_over(text, series.halt):
+        return False
+    begun = series.certain(at)
+    return reach(text, begun, _BLOCK, MARKS[opener["mark"]]).closes is not None or bool(
+        _BLOCK.search(text, begun)
+    )
+
+
+def _is_over(text: str, halt: Halt) -> bool:
+    """Say whether reading would stop at *halt* too if more text came."""
+    return not halt.ended and _TOKEN_OVER.match(text, halt.at) is not None
 
 
 def _series(text: str, at: int) -> _Series:
@@ -236,6 +274,16 @@ def _bare(text: str, start: int, reading: Reading) -> Framed | None:
     if not is_meant(text, start, told) or (_is_between(text, series) and not end.ended):
         return None
     return _broken(text, start, _bare_limit(text, start, end), series, end, reading)
+
+
+def _is_bare_settled(text: str, start: int) -> bool:
+    """Say whether more text cannot change what the list without marks at *start* is."""
+    if lead(text, start) is None:
+        return True
+    end = _read_list(text, start, [])
+    if isinstance(end, int):
+        return is_told(text, end)
+    return _is_over(text, end) and text.find("\n", end.at) >= 0
 
 
 def _has_class(text: str, start: int, calls: list[PythonCall], reading: Reading) -> bool:

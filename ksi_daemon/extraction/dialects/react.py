@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from ksi_daemon.extraction.beginnings import beginning
 from ksi_daemon.extraction.dialects.base import (
     Draft,
     Fault,
@@ -47,7 +48,7 @@ _BOLD: Final = r"[*_]{0,3}"
 _NUMBER: Final = r"(?: [0-9]{1,3})?+"
 # Behind the label: a name, alone on its line, and the label of its input.
 _LINES: Final = re.compile(
-    r"[ \t]*+(?P<quote>[`\"'*]{0,3})(?P<name>[^\n]{1,200}?)(?P=quote)[ \t]*+\r?\n"
+    r"(?P<name>[^\n]{1,200})\n"
     rf"\s*+{_BOLD}Action Input{_NUMBER}{_BOLD}[ \t]*+:{_BOLD}"
 )
 # Behind the label: one object or a list of them, perhaps in a fence, with the keys of an action.
@@ -71,6 +72,13 @@ _SAID: Final = re.compile(rf"\n[ \t]*+(?={_BOLD}(?:Thought|Action|Final Answer){
 # Behind an object that ended before what belongs to it.
 _SPILT: Final = re.compile(r'\s*+(?:[}\]]|,?+\s*+"(?:[^"\\\n]|\\.)*+"\s*+:)')
 
+# Each in doubt.
+_HEADS_BEGUN: Final = [beginning(_LINES), beginning(_OBJECTS)]
+_FENCE_BEGUN: Final = beginning(_FENCE)
+_TAILS_BEGUN: Final = [
+    beginning(each) for each in (_OBSERVATION, _FENCE_END, _COMMA, _LIST_END, _SPILT)
+]
+
 # What an action is called that is none.
 _NO_TOOLS: Final = frozenset(
     {"Final Answer", "FINISH", "Finish", "None", "directly_answer", "directly-answer"}
@@ -79,6 +87,7 @@ _NOTHING: Final = frozenset({"", "none", "null", "n/a"})
 _INPUT: Final = "Action Input"
 # Where an object has the arguments, by where it has the name.
 _ARGUMENTS: Final = MappingProxyType({"tool_name": "parameters", "action": "action_input"})
+_AROUND_NAME: Final = " \t\r`\"'*"
 _MAX_INDENT: Final = 16  # characters
 _INVENTED: Final = ("shown", "an observation was hidden: results are not the model's to write")
 
@@ -86,18 +95,34 @@ _INVENTED: Final = ("shown", "an observation was hidden: results are not the mod
 class ReactDialect(FramedDialect):
     name: ClassVar[str] = "react"
     markers: ClassVar[tuple[str, ...]] = ("Action",)
-    opener: ClassVar[re.Pattern[str]] = re.compile(rf"Action{_NUMBER}{_BOLD}[ \t]*+:{_BOLD}")
+    opener: ClassVar[re.Pattern[str]] = re.compile(
+        rf"(?:[*_]{{1,3}}+)?+Action{_NUMBER}{_BOLD}[ \t]*+:{_BOLD}"
+    )
     restart: ClassVar[str] = rf"Action{_NUMBER}[ \t]*+:[^\n]{{1,200}}\n[ \t]*+Action Input"
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
-        start = _line_start(text, opener.start())
-        if start is None:
+        start = opener.start()
+        if not _begins_line(text, start):
             return None
         lines = _LINES.match(text, opener.end())
         if lines is not None:
             return _lined(text, start, lines, reading)
         objects = _OBJECTS.match(text, opener.end())
         return _listed(text, start, objects, reading) if objects else None
+
+    def settled(
+        self, text: str, opener: re.Match[str], framed: Framed | None, reading: Reading
+    ) -> bool:
+        if not _begins_line(text, opener.start()):
+            return True
+        lines = _LINES.match(text, opener.end())
+        if lines is not None and _FENCE_BEGUN.match(text, lines.end()):
+            return False
+        if framed is not None:
+            return framed.notes != () or _is_settled(text, framed)
+        if lines is not None:
+            return past_space(text, lines.end()) < len(text)
+        return not any(each.match(text, opener.end()) for each in _HEADS_BEGUN)
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         return f"Action: {name}\n{_INPUT}: {json.dumps(args, ensure_ascii=False)}"
@@ -110,20 +135,31 @@ class ReactDialect(FramedDialect):
         )
 
 
-def _line_start(text: str, label: int) -> int | None:
-    """Return where the line's text begins if that is *label*, or the marks of bold before it."""
-    start = label
-    while start and text[start - 1] in "*_" and label - start < 3:
-        start -= 1
-    at = start
-    while at and text[at - 1] in " \t" and start - at < _MAX_INDENT:
-        at -= 1
-    return start if at == 0 or text[at - 1] == "\n" else None
+def _is_settled(text: str, framed: Framed) -> bool:
+    """Say whether more text cannot change *framed*, behind which no observation stands."""
+    end, piece = framed.end, framed.pieces[-1]
+    behind = past_space(text, end)
+    if behind == len(text) or any(each.match(text, end) for each in _TAILS_BEGUN):
+        return False
+    if isinstance(piece.draft, Draft) and not piece.repairs and text[piece.end - 1] in "}]`":
+        return True
+    if isinstance(piece.draft, Fault) and piece.draft.code == "unterminated_block":
+        return False
+    ending = _END.search(text, end)
+    if ending is None or "missing_closer" in piece.repairs:
+        return False
+    return ending.start() <= behind
+
+
+def _begins_line(text: str, at: int) -> bool:
+    """Say whether on the line of *at* there are no more than a few blanks before it."""
+    before = text[max(0, at - _MAX_INDENT) : at].rstrip(" \t")
+    return before.endswith("\n") or (not before and at < _MAX_INDENT)
 
 
 def _lined(text: str, start: int, lines: re.Match[str], reading: Reading) -> Framed | None:
     """Return the action whose name and label *lines* are, None if it is no call."""
-    name, fence = lines["name"].strip(), _FENCE.match(text, lines.end())
+    name, fence = lines["name"].strip(_AROUND_NAME), _FENCE.match(text, lines.end())
     at = past_space(text, fence.end() if fence else lines.end())
     if name in _NO_TOOLS:
         return None
