@@ -24,7 +24,7 @@ import msgspec
 
 from ksi_daemon.extraction.reader import KEY, Stop, read_at, trace
 
-__all__ = ["Edit", "Mended", "Mender", "may_be_spilt"]
+__all__ = ["Edit", "Mended", "Mender", "may_be_cut", "may_be_spilt"]
 
 MAX_PIECE: Final = 1 << 16  # characters
 MAX_EDITS: Final = 64
@@ -149,6 +149,31 @@ def may_be_spilt(value: dict[str, Any], keys: Collection[str]) -> bool:
     return False
 
 
+def may_be_cut(value: Any) -> bool:
+    """Say whether one of the objects in *value* may have been closed before its last members.
+
+    Those would stand in what surrounds it, behind it, and that would end where *value* ends.
+    """
+    while isinstance(value, dict) and value:
+        *before, last = value.values()
+        if any(isinstance(each, dict) for each in before):
+            return True
+        value = last
+    return False
+
+
+def _holds_cut_item(value: dict[str, Any]) -> bool:
+    """Say whether an array in *value* has an object that may be cut."""
+    waiting: list[Any] = [value]
+    while waiting:
+        outer = waiting.pop()
+        inner = outer if isinstance(outer, list) else outer.values()
+        if isinstance(outer, list) and any(map(may_be_cut, outer)):
+            return True
+        waiting += [each for each in inner if isinstance(each, dict | list)]
+    return False
+
+
 def _ends_with_object(value: dict[str, Any]) -> bool:
     return bool(value) and isinstance(value[next(reversed(value))], dict)
 
@@ -164,6 +189,8 @@ def _verified(
         return None
     repairs = [edit.name for edit in edits]
     if "missing_closer" in repairs and not _is_nested_surely(read.odd.value, keys):
+        return None
+    if "extra_closer" in repairs and _holds_cut_item(read.odd.value):
         return None
     if read.odd.control:
         repairs.append("control_character")
@@ -209,6 +236,8 @@ def _drop_comment(piece: str, stop: Stop) -> Edit | None:
     # A bracket in it may be one that counts, a quote the end of a string or a member of its own.
     comment = _COMMENT.match(piece, stop.at)
     if comment is None or _BRACKET.search(comment[0]):
+        return None
+    if comment[0].count('"') % 2:  # then it is a string that lacks its first quote
         return None
     if '"' in comment[0] and not piece[: stop.at].rstrip(" \t").endswith("\n"):
         return None

@@ -31,6 +31,7 @@ from ksi_daemon.extraction.dialects.framing import (
     where,
 )
 from ksi_daemon.extraction.reader import Stop, scan, trace
+from ksi_daemon.extraction.repair import may_be_cut
 
 __all__ = ["Ends", "Named", "is_settled", "past_surplus", "read_arguments"]
 
@@ -38,6 +39,9 @@ _SURPLUS: Final = re.compile(r"\s*+\}[\s}]*+")
 _MEMBER: Final = re.compile(r'\s*+,?+\s*+"(?:[^"\\\n]|\\.)*+"\s*+:')
 # Something that no object has behind a member or in place of one.
 _BEHIND: Final = re.compile(r'\s*+[^\s},"]')
+# Something that goes on where an object ended and nothing closes it.
+_RUN_ON: Final = re.compile(r"[\w\"']")
+_CLOSED_TWICE: Final = Fault("malformed_block", "it is closed twice: escape quotes in strings")
 _BLANK_LINE: Final = "\n\n"
 
 
@@ -127,26 +131,18 @@ def past_surplus(
     """
     surplus = _SURPLUS.match(text, end)
     behind = surplus.end() if surplus else end
-    if _MEMBER.match(text, behind) or (surplus and _may_be_cut(value, keys)):
+    if _MEMBER.match(text, behind) or (surplus and _is_cut(value, keys)):
         return None
     return behind
 
 
-def _may_be_cut(value: Any, keys: Collection[str] | None) -> bool:
-    """Say whether one of the objects in *value* may have been closed before its last members.
-
-    Those would stand in what surrounds it, behind it, and that would end where *value* ends.
-    """
-    if keys is not None and isinstance(value, dict):
-        if any(key not in keys for key in value):
-            return True
-        value = next(reversed(value.values()), None)
-    while isinstance(value, dict) and value:
-        *before, last = value.values()
-        if any(isinstance(each, dict) for each in before):
-            return True
-        value = last
-    return False
+def _is_cut(value: Any, keys: Collection[str] | None) -> bool:
+    """Say whether *value*, with a brace too many behind it, may have lost members to that."""
+    if keys is None or not isinstance(value, dict):
+        return may_be_cut(value)
+    if any(key not in keys for key in value):
+        return True
+    return bool(value) and may_be_cut(value[next(reversed(value))])
 
 
 def _quoted(text: str, told: Named, ends: Ends, reading: Reading) -> Piece:
@@ -164,7 +160,11 @@ def _closed(text: str, told: Named, body: Body, ends: Ends, reading: Reading) ->
     """Return the call with arguments *body*, if what follows them is in order."""
     limit, closer = _limit(text, body.end, ends)
     end = closer.end() if closer else _paragraph(text, body.end, limit)
+    if closer is not None and _closed_again(text, closer, limit, ends):
+        return _refused(told, closer.end(), _CLOSED_TWICE, closer.start())
     complete = past_surplus(text, body.end, body.value)
+    if closer is None and _RUN_ON.match(text, body.end):
+        complete = None
     if complete is None or (complete > body.end and not reading.repairs):
         fault = Fault("malformed_block", "it ends before what belongs to it: a brace too many")
         return _refused(told, end, fault, body.end)
@@ -185,7 +185,8 @@ def _unread(text: str, told: Named, body: Unread, ends: Ends, reading: Reading) 
     if body.stop is None:
         _, closer = _limit(text, body.end, ends)
         return _refused(told, closer.end() if closer else body.end, body.fault, body.place)
-    limit, closer = _limit(text, body.end, ends)
+    following, closer = _limit(text, body.end, ends)
+    limit = following
     cut = _cut_string(text, body, ends)
     if cut is not None:
         limit, closer = cut, None
@@ -194,11 +195,22 @@ def _unread(text: str, told: Named, body: Unread, ends: Ends, reading: Reading) 
     else:
         limit = _paragraph(text, body.end, limit)
     complete = closer is not None or (limit == len(text) and reading.stop_reason == "stop")
-    mended = mend_body(text, told.at, limit, reading, keys=None, complete=complete)
     end = closer.end() if closer else limit
+    if closer is not None and _closed_again(text, closer, following, ends):
+        return _refused(told, end, body.fault, min(body.place, end))
+    mended = mend_body(text, told.at, limit, reading, keys=None, complete=complete)
     if mended is None:
         return _refused(told, max(end, told.at + 1), body.fault, min(body.place, end))
     return _piece(told, closer.end() if closer else mended.end, mended.value, mended.repairs)
+
+
+def _closed_again(text: str, closer: re.Match[str], limit: int, ends: Ends) -> bool:
+    """Say whether *closer* may be a part of a string whose first quote was written twice.
+
+    What truly closes the block then stands behind it, and the last quote of the string before that.
+    """
+    again = ends.closer.search(text, closer.end(), limit) if ends.closer else None
+    return again is not None and text.find('"', closer.end(), again.start()) >= 0
 
 
 def _cut_string(text: str, body: Unread, ends: Ends) -> int | None:
