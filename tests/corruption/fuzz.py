@@ -45,7 +45,8 @@ def trial(kind: str, seed: int) -> Trial | None:
     text = rng.choice(_BEFORE) + slipped + rng.choice(_AFTER)
     found = extract(text, protocol("ksi"), stop_reason="stop")
     calls = [(call.name, call.args) for call in found.calls]
-    return Trial(kind, dialect, text, _outcome(calls, (NAME, args), bool(found.rejected)))
+    outcome = _outcome(calls, (NAME, args), bool(found.rejected))
+    return Trial(kind, dialect, text, slipped, (NAME, args), outcome)
 
 
 def trials(kind: str, count: int) -> Iterator[Trial]:

@@ -34,11 +34,16 @@ Slip = Callable[[str, random.Random], str | None]
 
 
 class Trial(NamedTuple):
-    """One slip and what became of it: exact, rejected or wrong."""
+    """One slip in *block*, which stands in *text*, what was *meant*, and what became of it.
+
+    *outcome*: exact, rejected or wrong.
+    """
 
     kind: str
     dialect: str
     text: str
+    block: str
+    meant: tuple[str, dict[str, Any]]
     outcome: str
 
 
@@ -56,10 +61,10 @@ def trial(kind: str, dialect: str, seed: int) -> Trial | None:
     # A writer that is cut off is reported as such; one that stops by itself has said all.
     stop_reason = "length" if kind == "truncated" else "stop"
     calls = extract(text, protocol("ksi"), stop_reason=stop_reason).calls
-    meant = [("files:write", args)]
+    meant = ("files:write", args)
     found = [(call.name, call.args) for call in calls]
-    outcome = "exact" if found == meant else "wrong" if found else "rejected"
-    return Trial(kind, dialect, text, outcome)
+    outcome = "exact" if found == [meant] else "wrong" if found else "rejected"
+    return Trial(kind, dialect, text, slipped, meant, outcome)
 
 
 def trials(kind: str, count: int) -> Iterator[Trial]:
