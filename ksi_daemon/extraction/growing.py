@@ -43,7 +43,6 @@ __all__ = ["Doubt", "Growing", "Signs", "signs"]
 _AFTERMATH_BEGUN: Final = beginning(AFTERMATH)
 _VISIBLE: Final = re.compile(r"\S")
 _ANYTHING: Final = re.compile(r"[\s\S]")
-_NOTHING: Final = re.compile("(?!)")
 _ASCII: Final = tuple(map(chr, range(128)))
 # What may stand before a character: one at least of these passes any look behind.
 _WITHIN: Final = tuple(" a_0.,:;!?\"'`~@#|/\\<>(){}[]=-*é")
@@ -325,13 +324,15 @@ class Growing(Reply):
         doubt = self._stop_doubt(start, broken.stop)
         if doubt is not None or self._quoting.at(start) is not None:
             return doubt
+        if text.endswith("\\"):  # whether it escapes a quote is not known
+            return Doubt(start, _ANYTHING)
         mended, reached = self._tried(broken)
         if mended is not None:
             settled = _BEYOND.match(text, mended.end)
             return self._end_doubt(start, mended.end) if settled else Doubt(start, _LINE)
         end, _ = self._scanner.end_of(broken)
         if self._scanner.hinges_on_rest:
-            return Doubt(start, _NOTHING)
+            return Doubt(start, _NEVER)
         if text.startswith("/*", reached) and text.find("*/", reached) < 0:
             return Doubt(start, _LINE)
         begun = self._signs.restart_begun.search(text, broken.stop.member)
