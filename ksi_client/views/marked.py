@@ -89,9 +89,11 @@ def _lines_with_marks(
             by_line.setdefault(line, []).append(mark)
     wanted = sorted({*by_line} - inner)
     shown = {near for line in wanted for near in range(line - AROUND, line + AROUND + 1)} - inner
+    if not marks:
+        shown.update(range(HEAD))
     shown.update(_short_gaps(sorted(shown), len(starts)))
     for number in range(len(starts)):
-        yield number, by_line.get(number, []) if number in shown or not marks else None
+        yield number, by_line.get(number, []) if number in shown else None
 
 
 def _short_gaps(shown: Sequence[int], lines: int) -> Iterator[int]:

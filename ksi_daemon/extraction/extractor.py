@@ -301,7 +301,7 @@ class Reply:
             self._take_answer(draft, start, end)
             return end
         draft = self._checked(draft, dialect, end - start)
-        if type(draft) is Draft and self._ended_early(dialect, value, start, end):
+        if type(draft) is Draft and self._ended_early(dialect, value, repeated, start, end):
             draft = Fault("malformed_block", "it ends before what belongs to it: a brace too many")
         if isinstance(draft, Fault):
             self._reject(draft.code, draft.message, dialect, start, end, start)
@@ -427,7 +427,7 @@ class Reply:
         return self._plan.restart.search(text, start + 1, end) is not None
 
     def _note_shown(self, dialect: Dialect, shown: str, start: int, end: int) -> None:
-        self._note("shown", f"a {dialect.name} block is {shown}, so it was not run", start, end)
+        self._note("shown", f"a block of {dialect.name} is {shown}, so it was not run", start, end)
 
     def _checked(self, draft: Draft | Fault, dialect: Dialect, length: int) -> Draft | Fault:
         """Apply what holds for calls of every dialect, and the policy for the direct form."""
@@ -499,13 +499,18 @@ class Reply:
         return any(call.id_generated and _is_same(call, draft) for call in self._calls)
 
     def _ended_early(
-        self, dialect: ObjectDialect, value: dict[str, Any], start: int, end: int
+        self,
+        dialect: ObjectDialect,
+        value: dict[str, Any],
+        repeated: tuple[str, ...],
+        start: int,
+        end: int,
     ) -> bool:
         """Say whether the object may have been closed by a brace within it that is too many."""
         found = AFTERMATH.match(self._text, end)
         if found is None or not self._is_alone(start):
             return False
-        if found["brace"] is None or may_be_spilt(value, {*dialect.keys, *OWN_KEYS}):
+        if found["brace"] is None or repeated or may_be_spilt(value, {*dialect.keys, *OWN_KEYS}):
             return True
         # Of an object in several lines, the line may be lost on which a member's brace was opened.
         return "\n" in found[0] and self._text.find("\n", start, end) >= 0

@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import count
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -308,13 +310,21 @@ def _liked_forms(args: dict[str, Any]) -> list[str]:
 
 def _example_of(tool: Tool) -> Mapping[str, Any] | None:
     """Return the arguments of an example: the tool's own if they are right, or made up ones."""
-    if tool.example is not None and fits(tool.example, tool.schema):
-        return tool.example
-    made_up = example_args(tool.schema)
+    found = _example_as_written(msgspec.json.encode((tool.schema, tool.example)))
+    return None if found is None else dict(found)
+
+
+# Agents of one profile are taught the same tools, and to make up arguments costs the most of it.
+@lru_cache(maxsize=1024)
+def _example_as_written(written: bytes) -> Mapping[str, Any] | None:
+    schema, own = msgspec.json.decode(written)
+    if own is not None and fits(own, schema):
+        return MappingProxyType(own)
+    made_up = example_args(schema)
     if made_up is None:
         return None
-    full = {**made_up, **dict.fromkeys(long_fields(tool.schema), _LONG_TEXT)}
-    return full if fits(full, tool.schema) else made_up
+    full = {**made_up, **dict.fromkeys(long_fields(schema), _LONG_TEXT)}
+    return MappingProxyType(full if fits(full, schema) else made_up)
 
 
 def _closed(shown: _Shown) -> Mapping[str, Any]:
