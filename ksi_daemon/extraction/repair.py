@@ -332,9 +332,10 @@ def _join_or_close(piece: str, stop: Stop, *, complete: bool) -> Edit | None:
 def _drop_brace(piece: str, stop: Stop) -> Edit | None:
     # Only a brace behind an object in an array: a bracket too many may as well be one opened too
     # few times, for an array can stand in an array but no object directly in an object.
+    # On a line of its own it may have closed what was opened on a line that is lost.
     at = stop.at
     behind = piece[at + 1 :].lstrip()[:1]
-    if piece[at] == "}" and stop.frames[-1].array and piece[:at].rstrip().endswith("}"):
+    if piece[at] == "}" and stop.frames[-1].array and piece[:at].rstrip(" \t").endswith("}"):
         return Edit("extra_closer", at, at + 1) if behind in (",", "]") and behind else None
     return None
 
@@ -345,7 +346,7 @@ def _close_inner(piece: str, stop: Stop) -> Edit | None:
     Whatever was forgotten among them, the value is the same.
     """
     run = _CLOSERS.match(piece, stop.at)
-    if run is None or _ends_in(piece, stop, "}]"):
+    if run is None or _may_hold_bracket(piece, stop):
         return None
     rest = [each for each in run[0] if not each.isspace()]
     needed = ["]" if frame.array else "}" for frame in reversed(stop.frames)]
@@ -364,7 +365,7 @@ def _close_all(piece: str, stop: Stop) -> Edit | None:
     end = len(piece[: stop.at].rstrip())
     if piece[end - 1].isdigit():  # who knows whether it was the last one
         return None
-    if _ends_in(piece, stop, "}]"):
+    if _may_hold_bracket(piece, stop):
         return None
     missing = "".join("]" if frame.array else "}" for frame in reversed(stop.frames))
     return Edit("missing_closer", end, end, missing)
@@ -373,6 +374,16 @@ def _close_all(piece: str, stop: Stop) -> Edit | None:
 def _ends_in(piece: str, stop: Stop, characters: str) -> bool:
     """Say whether the string before *stop* ends in one of *characters*, which may belong behind."""
     return stop.after_string and piece[: stop.at].rstrip()[-2:-1] in characters
+
+
+def _may_hold_bracket(piece: str, stop: Stop) -> bool:
+    """Say whether a string before *stop* may have taken in a bracket that stood next to it."""
+    last = piece[: stop.at].rstrip(" \t\r\n}]")
+    if last.endswith('"') and last[-2:-1] in ("}", "]"):
+        return True
+    frame = stop.frames[-1]
+    opened = frame.array and piece.startswith('"', frame.start + 1)
+    return opened and piece.find("]", frame.start, stop.at) >= 0
 
 
 def _closer(stop: Stop) -> str:

@@ -134,6 +134,9 @@ def test_closes_what_is_open_at_the_end_if_the_writer_stopped_there(
         pytest.param('{"x":"a,"\n"y":2}', id="comma that may belong behind the quote"),
         pytest.param('{"x":["a]"}', id="bracket that may belong behind the quote"),
         pytest.param('{"x":"a}"', id="brace that may belong behind the quote, at the end"),
+        pytest.param('{"x":{"y":"a}"}', id="brace that may belong behind the quote, further in"),
+        pytest.param('{"x":["1] a"}', id="bracket that may belong before the quote"),
+        pytest.param('{"x":[{"y":1\n}\n}]}', id="brace whose opening one is on a lost line"),
         pytest.param(r"""{"x":"f(\'\")"}""", id="quote that may be lost before an apostrophe"),
         pytest.param('{"x":1\n"y" 2}', id="no member on the next line"),
         pytest.param('{"x":}', id="no value"),
@@ -227,6 +230,7 @@ def test_framed_calls_are_mended_too(preset: str, text: str, args: dict[str, Any
         pytest.param('{"event":"a:b","data":{"x":{}}},"y":1}}', id="members outside"),
         pytest.param('{"event":"a:b","data":{"p":{"q":{}},"r":1}}}', id="members a level up"),
         pytest.param('{\n"event":"a:b",\n"data":{\n"r":1\n}\n}\n}', id="line lost with a brace"),
+        pytest.param('{"event":"a:b","data":{"r":{}},"data":{}}}', id="a key twice since"),
         pytest.param('a {b} {"event":"a:b","data":{"p":{}},"r":1}}', id="behind braces in prose"),
     ],
 )
