@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ksi_daemon.events import ErrorInfo, Event
-from ksi_daemon.extraction import Protocol
+from ksi_daemon.extraction import Protocol, Schemas
 from ksi_daemon.providers.model import Message, Provider
 from ksi_daemon.security import Principal
 
@@ -72,7 +72,7 @@ class Session(msgspec.Struct, kw_only=True):
     """One agent's side of its conversation, while the daemon runs.
 
     *messages* holds the conversation without the system prompt; *position* counts the rows that
-    the log has of it.
+    the log has of it. *tools* are the schemas of what the agent was told that it may emit.
     """
 
     agent_id: str
@@ -82,5 +82,6 @@ class Session(msgspec.Struct, kw_only=True):
     model: str | None
     protocol: Protocol
     limits: LoopLimits
+    tools: Schemas = msgspec.field(default_factory=dict)
     messages: list[Message] = msgspec.field(default_factory=list)
     position: int = 0

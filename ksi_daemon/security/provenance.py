@@ -10,14 +10,21 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from ksi_daemon.extraction import Call, Protocol, candidates
+from ksi_daemon.extraction import Call, Protocol, Schemas, candidates
 
 __all__ = ["echoed", "fingerprints", "strings"]
 
 
-def fingerprints(texts: Iterable[str], protocol: Protocol) -> frozenset[bytes]:
-    """Return the fingerprints of all calls that stand in *texts*, fenced and quoted ones too."""
-    return frozenset(_fingerprint(call) for text in texts for call in candidates(text, protocol))
+def fingerprints(
+    texts: Iterable[str], protocol: Protocol, tools: Schemas | None = None
+) -> frozenset[bytes]:
+    """Return the fingerprints of all calls that stand in *texts*, fenced and quoted ones too.
+
+    *tools* are the schemas by which the agent's own calls are read.
+    """
+    return frozenset(
+        _fingerprint(call) for text in texts for call in candidates(text, protocol, tools=tools)
+    )
 
 
 def echoed(calls: Sequence[Call], untrusted: frozenset[bytes]) -> tuple[bool, ...]:

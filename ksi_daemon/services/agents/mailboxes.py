@@ -248,6 +248,7 @@ class Mailboxes:
                     protocol, max_calls=min(protocol.max_calls, limits.calls)
                 ),
                 limits=limits,
+                tools={tool.name: tool.schema for tool in tools},
                 messages=messages,
                 position=len(messages),
             )

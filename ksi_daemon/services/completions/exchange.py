@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 import anyio
@@ -167,14 +168,17 @@ class Exchange:
         return tuple(Block(n, each, held) for n, (each, held) in enumerate(outcomes, start=1))
 
     async def _extracted(self, completion: Completion) -> Extraction:
-        text, reason = completion.text, completion.stop_reason
+        text = completion.text
         # Whether a vendor's template opens a thought is not known, and the reply is whole.
         protocol = msgspec.structs.replace(self.session.protocol, open_thought=True)
-        if len(text) < LARGE_TEXT:
-            return extraction.extract(text, protocol, stop_reason=reason)
-        return await anyio.to_thread.run_sync(
-            lambda: extraction.extract(text, protocol, stop_reason=reason)
+        search = partial(
+            extraction.extract,
+            text,
+            protocol,
+            stop_reason=completion.stop_reason,
+            tools=self.session.tools,
         )
+        return search() if len(text) < LARGE_TEXT else await anyio.to_thread.run_sync(search)
 
     async def _store(
         self, provider: Provider, completion: Completion, blocks: tuple[Block, ...]
@@ -425,7 +429,8 @@ class Exchange:
         ]
 
     def _distrust(self, texts: Iterable[str]) -> None:
-        self._untrusted |= fingerprints(texts, self.session.protocol)
+        session = self.session
+        self._untrusted |= fingerprints(texts, session.protocol, session.tools)
 
     def _answer(self, finish_reason: str, error: ErrorInfo | None = None) -> Answer:
         return Answer(

@@ -74,3 +74,13 @@ def test_a_value_may_nest_as_deep_as_it_likes() -> None:
     for _ in range(100_000):
         value = [value]
     assert list(strings(value)) == ["a"]
+
+
+def test_a_call_is_known_again_if_both_are_read_by_the_same_schemas() -> None:
+    tags = protocol("any", dialects=("function_tags",))
+    tools = {"f": {"properties": {"a": {"type": "string"}}}}
+    text = "<function=f><parameter=a>1</parameter></function>"
+    found = extract(text, tags, tools=tools).calls
+    assert [call.args for call in found] == [{"a": "1"}]
+    assert echoed(found, fingerprints([f"> {text}"], tags, tools)) == (True,)
+    assert echoed(found, fingerprints([f"> {text}"], tags)) == (False,)

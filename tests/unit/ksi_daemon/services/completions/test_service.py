@@ -92,6 +92,20 @@ async def test_one_agents_slow_model_holds_up_no_other(var: Path) -> None:
         assert (await running(peer, 0))["agent_id"] == "ada"
 
 
+async def test_arguments_that_are_plain_text_are_read_by_the_schema_of_the_tool(var: Path) -> None:
+    call = (
+        "<function=state:set>\n<parameter=key>\n2024\n</parameter>\n"
+        "<parameter=value>\n2024\n</parameter>\n</function>"
+    )
+    provider = {"type": "scripted", "replies": [call, "Done."]}
+    spawn = {"agent_id": "ada", "system": "S", "provider": provider, "allow": ["state:*"]}
+    async with running_daemon(var) as path, connected(path) as peer:
+        await peer.ask("agent:spawn", {**spawn, "protocol": "any"})
+        answer = await peer.ask("agent:send", {"agent_id": "ada", "message": "Go.", "wait": True})
+        assert [report["status"] for report in answer["calls"]] == ["handled"]
+        assert (await peer.ask("state:get", {"key": "2024"}))["value"] == 2024
+
+
 class Stubborn:
     """A provider that cannot be cancelled: it ends when it is released."""
 
