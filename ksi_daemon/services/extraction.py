@@ -7,6 +7,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ksi_daemon import extraction
+from ksi_daemon.errors import InvalidData
+from ksi_daemon.extraction.schemas import flaw
 from ksi_daemon.router import Context, Notice, handles
 
 __all__ = ["Extraction"]
@@ -22,8 +24,13 @@ class Extract(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Prompt(msgspec.Struct, forbid_unknown_fields=True):
+    """*tools* are those that may be called, *nonce* is what proves in this turn that a call is
+    the agent's own."""
+
     preset: str = "ksi"
     compact: bool = False
+    tools: list[extraction.Tool] = []
+    nonce: str | None = None
 
 
 class Extraction:
@@ -50,4 +57,11 @@ class Extraction:
     @handles("extraction:prompt", effect="observe", inline=True, example={"preset": "ksi"})
     def prompt(self, data: Prompt, ctx: Context) -> dict[str, str]:
         """Return the text that teaches a model to write calls under a preset."""
-        return {"prompt": extraction.teach(extraction.protocol(data.preset), compact=data.compact)}
+        for number, tool in enumerate(data.tools):
+            wrong = flaw(tool.schema)
+            if wrong is not None:
+                details = {"path": f"tools[{number}].schema"}
+                raise InvalidData(f"the schema of {tool.name!r}: {wrong}", details=details)
+        chosen = extraction.protocol(data.preset)
+        prompt = extraction.teach(chosen, data.tools, compact=data.compact, nonce=data.nonce)
+        return {"prompt": prompt}

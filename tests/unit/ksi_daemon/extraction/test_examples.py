@@ -20,6 +20,7 @@ def judged(value: Any, schema: dict[str, Any]) -> bool:
     return bool(jsonschema_rs.Draft202012Validator(schema).is_valid(value))
 
 
+@pytest.mark.conformance
 @given(schemas())
 @settings(max_examples=150, deadline=None)
 def test_S003_8_an_example_fits_its_schema(schema: dict[str, Any]) -> None:

@@ -97,6 +97,7 @@ def test_every_dialect_can_be_taught_alone() -> None:
         assert ({call.dialect for call in found.calls}, found.rejected) == ({name}, ())
 
 
+@pytest.mark.conformance
 def test_S003_6_prompted_tools_are_described_by_signature() -> None:
     example = '{"tool": "agent:status", "arguments": {"status": "ready"}}'
     assert teach(protocol("prompt_tools"), [STATUS]) == (
@@ -109,10 +110,12 @@ def test_S003_6_prompted_tools_are_described_by_signature() -> None:
     )
 
 
+@pytest.mark.conformance
 def test_S003_12_no_tools_no_section() -> None:
     assert teach(protocol("prompt_tools")) == ""
 
 
+@pytest.mark.conformance
 def test_S004_22_tagged_tools_come_with_their_schema() -> None:
     text = teach(protocol("text_tagged"), [STATUS])
     assert "~~~tool_call\n" in text
@@ -120,6 +123,7 @@ def test_S004_22_tagged_tools_come_with_their_schema() -> None:
     assert f"Arguments: {json.dumps(STATUS.schema)}" in text
 
 
+@pytest.mark.conformance
 def test_S004_25_tagged_tools_in_short() -> None:
     text = teach(protocol("text_tagged"), [STATUS], compact=True)
     assert "- agent:status(status: string, note?: string) — Say how you are." in text
@@ -128,6 +132,7 @@ def test_S004_25_tagged_tools_in_short() -> None:
     assert len(short) <= 0.8 * len(full)
 
 
+@pytest.mark.conformance
 def test_S000_40_the_action_form_states_its_rules_and_shows_both_shapes() -> None:
     text = teach(protocol("json_action"), [STATUS, CREATE])
     for rule in ("exactly one JSON object", "no Markdown", "no comments", "Never invent names"):
@@ -137,6 +142,7 @@ def test_S000_40_the_action_form_states_its_rules_and_shows_both_shapes() -> Non
     assert extract(final, protocol("json_action")).final == {"status": "ok"}
 
 
+@pytest.mark.conformance
 def test_S000_41_42_the_action_form_lists_closed_schemas() -> None:
     text = teach(protocol("json_action"), [STATUS, CREATE])
     lines = [line.removeprefix("Arguments: ") for line in text.splitlines() if "Arguments" in line]
@@ -145,6 +151,7 @@ def test_S000_41_42_the_action_form_lists_closed_schemas() -> None:
     ]
 
 
+@pytest.mark.conformance
 def test_S000_40_the_call_that_is_shown_is_one_of_the_tools() -> None:
     text = teach(protocol("json_action"), [CREATE])
     assert "read_file" not in text
@@ -202,6 +209,7 @@ def test_a_nonce_that_is_none_is_refused(nonce: str) -> None:
     assert caught.value.code == "bad_nonce"
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("preset", list(PRESETS))
 def test_S004_22_23_24_a_prompt_is_augmented_once(preset: str) -> None:
     taught = protocol(preset)
@@ -212,15 +220,18 @@ def test_S004_22_23_24_a_prompt_is_augmented_once(preset: str) -> None:
         assert augment(nothing, taught, [STATUS]) == teach(taught, [STATUS])
 
 
+@pytest.mark.conformance
 def test_S003_11_the_section_stands_behind_the_instructions() -> None:
     text = augment("Do it.", protocol("prompt_tools"), [STATUS])
     assert text.startswith("Do it.\n\n## Available Tools\n\n**agent:status**\n")
 
 
+@pytest.mark.conformance
 def test_S003_12_without_tools_the_prompt_stays_as_it_was() -> None:
     assert augment("Do it.\n", protocol("prompt_tools")) == "Do it.\n"
 
 
+@pytest.mark.conformance
 def test_S000_42_a_schema_that_cannot_be_closed_stays_open() -> None:
     schema = {"type": "object", "required": ["a"], "minProperties": 2}
     text = teach(protocol("json_action"), [Tool("a:b", "", schema, {"a": 1, "b": 2})])

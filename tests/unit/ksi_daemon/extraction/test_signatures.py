@@ -23,6 +23,7 @@ SCHEMA: Final[dict[str, Any]] = {
 }
 
 
+@pytest.mark.conformance
 def test_S003_6_parameters_have_types_of_python() -> None:
     assert list(parameters(SCHEMA)) == [
         "  - code (str) (required)",
@@ -35,11 +36,13 @@ def test_S003_6_parameters_have_types_of_python() -> None:
     ]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("schema", [{}, {"type": "object", "properties": {}}])
 def test_S003_9_no_parameters(schema: dict[str, Any]) -> None:
     assert list(parameters(schema)) == ["  (no parameters)"]
 
 
+@pytest.mark.conformance
 def test_S004_25_a_signature_is_short() -> None:
     assert signature("run", SCHEMA) == (
         'run(code: string, language?: string, tags?: string[], mode?: "a" | "b", '
@@ -47,6 +50,7 @@ def test_S004_25_a_signature_is_short() -> None:
     )
 
 
+@pytest.mark.conformance
 def test_S000_42_every_object_is_closed() -> None:
     schema = {"type": "object", "properties": {"a": {"anyOf": [{"type": "object"}]}}}
     shut = {"additionalProperties": False, "required": []}

@@ -59,6 +59,28 @@ async def test_the_prompt_teaches_and_its_compact_form_is_shorter(var: Path) -> 
     assert 0 < len(compact) < len(full)
 
 
+@pytest.mark.conformance
+async def test_S000_50_the_prompt_for_sessions_elsewhere_holds_their_tools(var: Path) -> None:
+    tool = {"name": "read", "description": "Read.", "schema": {"type": "object", "properties": {}}}
+    asked = {"preset": "json_action", "tools": [tool]}
+    async with running_daemon(var) as socket, connected(socket) as peer:
+        found = (await peer.ask("extraction:prompt", asked))["prompt"]
+        tools = [extraction.Tool(**tool)]  # type: ignore[arg-type]
+        proven = await peer.ask("extraction:prompt", {"tools": [tool], "nonce": "ABCDE234"})
+    assert found == extraction.teach(extraction.protocol("json_action"), tools)
+    assert "ksiu_ABCDE234_01" in proven["prompt"]
+
+
+async def test_a_tool_whose_schema_is_none(var: Path) -> None:
+    tool = {"name": "read", "description": "", "schema": {"properties": {"a": 5}}}
+    async with running_daemon(var) as socket, connected(socket) as peer:
+        with pytest.raises(
+            KsiError, match="the schema of 'read': /properties/a: a schema"
+        ) as caught:
+            await peer.ask("extraction:prompt", {"tools": [tool]})
+    assert caught.value.details == {"path": "tools[0].schema"}
+
+
 @pytest.mark.parametrize("event", ["extraction:extract", "extraction:prompt"])
 async def test_a_preset_that_is_not_there(var: Path, event: str) -> None:
     data = {"preset": "ski"} | ({"text": ""} if event.endswith("extract") else {})

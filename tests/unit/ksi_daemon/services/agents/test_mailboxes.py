@@ -18,6 +18,7 @@ from ksi_daemon.component import Component
 from ksi_daemon.conversation import Answer, Inbound, Session
 from ksi_daemon.errors import StorageError
 from ksi_daemon.events import EMPTY, ErrorInfo, Event, now
+from ksi_daemon.extraction import augment
 from ksi_daemon.log.model import PendingMessage
 from ksi_daemon.providers.model import Message
 from ksi_daemon.providers.pool import ProviderPool
@@ -456,8 +457,7 @@ class Post:
         self.log = log
         self.reader = Reader()
         self.exchanges = Exchanges()
-        asked = Spawn(provider={"type": "scripted", "replies": []})
-        self.agent = Agent(make_spec(asked, "ada", Component(), (), Defaults(), None))
+        self.agent = made()
         self.mailboxes = Mailboxes(
             router,
             self.reader,
@@ -471,6 +471,13 @@ class Post:
     def fill_the_disk(self) -> None:
         self.log.error = StorageError("no space", code="storage_full", retryable=True)
 
+    async def session(self, **fields: Any) -> Session:
+        """Return the session of another agent, of *fields*."""
+        self.agent = made(**fields)
+        await self.ask("hello")
+        assert self.agent.session is not None
+        return self.agent.session
+
     async def ask(self, text: str) -> Answer:
         """Return the answer to a message."""
         answers: list[Answer] = []
@@ -479,6 +486,11 @@ class Post:
         await self.mailboxes.idle()
         [answer] = answers
         return answer
+
+
+def made(**fields: Any) -> Agent:
+    asked = Spawn(provider={"type": "scripted", "replies": []}, **fields)
+    return Agent(make_spec(asked, "ada", Component(), (), Defaults(), None))
 
 
 def event(name: str) -> Event:
@@ -497,6 +509,26 @@ def event(name: str) -> Event:
 async def posted() -> AsyncIterator[Post]:
     async with running_router() as (router, log), anyio.create_task_group() as tasks:
         yield Post(router, log, tasks)
+
+
+@pytest.mark.conformance
+async def test_S002_21_an_agent_is_taught_both_methods_and_when_to_use_which() -> None:
+    async with posted() as post:
+        session = await post.session(system="Be brief.\n")
+    assert session.system == augment("Be brief.", session.protocol)
+    parts = ["Be brief.", "### Method 1", '"event"', "### Method 2", '"ksi_tool_use"']
+    reasons = ["Use method 2 when", "more than one line", "special characters", "JSON within JSON"]
+    places = [session.system.index(part) for part in (*parts, *reasons)]
+    assert places == sorted(places)
+
+
+@pytest.mark.conformance
+async def test_S003_12_an_agent_without_tools_is_taught_nothing_of_them() -> None:
+    async with posted() as post:
+        session = await post.session(system="Be brief.", protocol="prompt_tools")
+        tagged = await post.session(system="Be brief.", protocol="text_tagged")
+    assert (session.system, session.protocol.dialects) == ("Be brief.", ())
+    assert tagged.protocol.dialects == ("text_tagged",)
 
 
 async def test_what_cannot_be_kept_is_not_heard_and_ends_nothing() -> None:
