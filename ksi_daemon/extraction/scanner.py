@@ -306,7 +306,8 @@ class Scanner:
     def _broken(self, start: int) -> Broken | None:
         """Return the doomed object at *start* if it resembles a call."""
         doomed = self._doomed[start]
-        if doomed is None:
+        # In noise only candidates are tried, and what is found must not depend on that.
+        if doomed is None or not self._plan.candidate.match(self._text, start):
             return None
         stop, index = doomed.stop, doomed.index
         innermost = index == len(stop.frames) - 1
