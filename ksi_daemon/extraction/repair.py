@@ -34,6 +34,7 @@ BUDGET: Final = 1 << 20  # characters
 _VALUE: Final = "a value"
 _ESCAPE: Final = "a valid escape"
 _COMMENT: Final = re.compile(r"(?://|#(?=[ \t]))[^\n]*+(?=\n)|/\*(?:[^*]++|\*(?!/))*+\*/")
+_PLAIN_QUOTE: Final = re.compile(r'(?<!\\)"')
 _BRACKET: Final = re.compile(r"[{}\[\]]")
 _LITERAL: Final = re.compile(r"(True|False|None)(?=\s*+[,}\]])")
 _LITERALS: Final = (("True", "true"), ("False", "false"), ("None", "null"))
@@ -207,7 +208,7 @@ def _is_nested_surely(value: dict[str, Any], keys: Collection[str] | None) -> bo
         inner = outer[next(reversed(outer))] if isinstance(outer, dict) else outer[-1]
         if not isinstance(inner, dict | list):
             return True
-        if isinstance(inner, list) and isinstance(outer, list):
+        if isinstance(outer, list) and (isinstance(inner, list) or not inner):
             return False  # the bracket may as well be one opened too often
         alike = len(inner) > 1 and type(inner) is type(outer)
         if alike and (allowed is None or next(reversed(inner)) in allowed):
@@ -237,7 +238,7 @@ def _drop_comment(piece: str, stop: Stop) -> Edit | None:
     comment = _COMMENT.match(piece, stop.at)
     if comment is None or _BRACKET.search(comment[0]):
         return None
-    if comment[0].count('"') % 2:  # then it is a string that lacks its first quote
+    if len(_PLAIN_QUOTE.findall(comment[0])) % 2:  # then it is a string that lacks its first quote
         return None
     if '"' in comment[0] and not piece[: stop.at].rstrip(" \t").endswith("\n"):
         return None

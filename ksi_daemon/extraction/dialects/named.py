@@ -49,6 +49,9 @@ class Form(msgspec.Struct, frozen=True):
 
 # Long enough for any tool: what is longer is prose.
 _NAME: Final = r"(?P<name>[^\s<>\[\]{}|｜\"'`]{1,200})"
+# The first key of an object, behind a brace, or what stands for one where a slip was made.
+_KEY: Final = r'[{}\[\],:"\s]{0,9}+[^"\s{}\[\],:]{0,99}+"\s*+:'
+_OBJECT: Final = rf"(?=\{{|{_KEY})"
 # DeepSeek's own character between the words, and those that stand in for it.
 _GAP: Final = r"(?:▁|_|\\_| )"
 
@@ -79,17 +82,17 @@ FORMS: Final[Mapping[str, Form]] = MappingProxyType(
         "mistral": Form(
             mark=r"\[TOOL_CALLS\]",
             head=rf"[ \t]*+{_NAME}(?:\[CALL_ID\](?P<id>[^\s\[\]{{}}]{{1,200}}))?+"
-            r"(?:\[ARGS\]|(?=\{))",
+            rf"(?:\[ARGS\]|{_OBJECT})",
             after="</s>",
         ),
         "llama": Form(
             mark="<function=",
-            head=rf"{_NAME}>(?=\s*+\{{)",
+            head=rf"{_NAME}>\s*+{_OBJECT}",
             closer="</function>",
             after=r"<\|eo[mt]_id\|>",
         ),
         "functionary": Form(
-            mark=r'(?<!>)>>>(?=[A-Za-z_][\w.:/-]{0,200}+\n\{\s*+["}])',
+            mark=rf"(?<!>)>>>(?=[A-Za-z_][\w.:/-]{{0,200}}+\n(?:\{{\s*+[\"}}]|{_KEY}))",
             head=rf"{_NAME}\n",
         ),
     }

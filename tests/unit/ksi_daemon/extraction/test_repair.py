@@ -153,6 +153,8 @@ def test_closes_what_is_open_at_the_end_if_the_writer_stopped_there(
         pytest.param('{“x”:“a"b”}', id="quotes of two kinds"),
         pytest.param('{"x":1 // }\n}', id="bracket in a comment"),
         pytest.param('{"x":[\n"a",\n// b"\n]}', id="a string that lacks a quote is no comment"),
+        pytest.param('{"x":[\n// a\\"b",\n{"c":1}\n]}', id="nor one with a quote in it"),
+        pytest.param('{"x":[{}', id="an empty object, or a bracket of the wrong kind"),
         pytest.param('{"x":[{"a":{"b":1},"c":2}}]}', id="a brace too many, and two places for it"),
         pytest.param('{"x":"a" // b"\n}', id="quote in a comment"),
         pytest.param('{"x":1, // one "y":2,\n"z":3}', id="member in a comment"),

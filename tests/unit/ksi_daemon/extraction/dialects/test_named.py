@@ -193,6 +193,36 @@ def test_keeps_the_id_of_the_model(text: str, id: str | None) -> None:
         pytest.param(
             "<function=a>\n<parameter=x>\n1\n</parameter>", [], [], None, id="another dialect"
         ),
+        pytest.param('[TOOL_CALLS]a"x": 1}\n\n.', [], ["args_json"], None, id="no brace"),
+        pytest.param(
+            '<function=a>}{"x": 1}</function>.', [], ["malformed_block"], ".", id="another brace"
+        ),
+        pytest.param('>>>a\n{x": 1}\n\n.', [], ["malformed_block"], "\n\n.", id="no first quote"),
+        pytest.param(
+            '<function=a>{"x": ""</function>"}</function>.',
+            [],
+            ["malformed_block"],
+            '"}</function>.',
+            id="a quote written twice before the closer in a string",
+        ),
+        pytest.param(
+            '<function=a>{"x": {"y": ""}}</function>"}}</function>.',
+            [],
+            ["malformed_block"],
+            '"}}</function>.',
+            id="the same, and all brackets closed",
+        ),
+        pytest.param(
+            "<function=a>{}</function> not </function>.",
+            [["a", {}]],
+            [],
+            " not </function>.",
+            id="a closer that is talked about",
+        ),
+        pytest.param('[TOOL_CALLS]a{}n": 1}.', [], ["malformed_block"], "", id="a key behind it"),
+        pytest.param(
+            "[TOOL_CALLS]a, and so on.", [], [], "[TOOL_CALLS]a, and so on.", id="a name in prose"
+        ),
         pytest.param("the mark <function=", [], [], "the mark <function=", id="talked about"),
         pytest.param("[TOOL_CALLS] comes first.", [], [], "[TOOL_CALLS] comes first.", id="prose"),
         pytest.param(">>> x\n{1: 2}", [], [], ">>> x\n{1: 2}", id="doctest"),
