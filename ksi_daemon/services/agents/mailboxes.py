@@ -291,4 +291,11 @@ def _is_message_to(agent_id: str, event: Event) -> bool:
 
 
 def _tool(handler: Handler) -> Tool:
-    return Tool(handler.event, handler.summary, handler.schema(), handler.example)
+    """Return what an agent is told of an event; that it speaks of itself the daemon says."""
+    schema, example, own = dict(handler.schema()), handler.example, handler.own
+    if own is not None:
+        fields = schema.get("properties", {})
+        schema["properties"] = {name: each for name, each in fields.items() if name != own}
+        schema["required"] = [name for name in schema.get("required", ()) if name != own]
+        example = example and {name: each for name, each in example.items() if name != own}
+    return Tool(handler.event, handler.summary, schema, example)

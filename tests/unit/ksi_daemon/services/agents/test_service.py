@@ -322,6 +322,16 @@ async def test_what_an_agent_is_told_is_told_if_asked(var: Path) -> None:
     assert tool["schema"] == described["schema"]
 
 
+async def test_an_agent_is_not_taught_to_say_who_it_is(var: Path) -> None:
+    async with served(var) as (peer, _):
+        await peer.ask("agent:spawn", saying("hi", tools=["agent:status"]))
+        [tool] = (await peer.ask("agent:info", {"agent_id": "ada", "told": True}))["told"]
+        described = await peer.ask("system:help", {"event": "agent:status"})
+    assert "agent_id" in described["schema"]["properties"]
+    assert list(tool["schema"]["properties"]) == tool["schema"]["required"] == ["status"]
+    assert tool["example"] == {"status": "ready"}
+
+
 async def test_who_waits_gets_the_answer(var: Path) -> None:
     text = 'On it.\n{"event": "state:set", "data": {"key": "k", "value": 1}}'
     async with served(var) as (peer, _):
