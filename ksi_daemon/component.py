@@ -29,10 +29,11 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One file: its front matter's fields and its text.
 
-    *variables* are the defaults of the placeholders; *allow* are the event patterns that a
-    profile grants. *script* is what the scripted provider says when the agent has no other:
-    the fields of a scripted provider object. Fields that ksi does not know are left out: files
-    that were written for other programs load as they are.
+    *extends*, *mixins* and *dependencies* name the components that it is made of (see
+    ``composition``). *variables* are the defaults of the placeholders; *allow* are the event
+    patterns that a profile grants. *script* is what the scripted provider says when the agent
+    has no other: the fields of a scripted provider object. Fields that ksi does not know are left
+    out: files that were written for other programs load as they are.
     """
 
     name: str = ""
@@ -40,6 +41,9 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     component_type: str = "agent"
     version: str | None = None
     description: str | None = None
+    extends: str | None = None
+    mixins: list[str] = msgspec.field(default_factory=list)
+    dependencies: list[str] = msgspec.field(default_factory=list)
     variables: dict[str, str] = msgspec.field(default_factory=dict)
     model: str | None = None
     provider: str | dict[str, Any] | None = None

@@ -23,6 +23,7 @@ RANKS = {
     "extraction": 1,
     "security": 2,
     "component": 2,
+    "composition": 2,
     "schemas": 2,
     "registry": 3,
     "feed": 3,
@@ -42,7 +43,16 @@ RANKS = {
 }
 # What is imported when it is first needed, each for a reason that its module states.
 LATE_IMPORTS = {"ksi_daemon/schemas.py"}
-PURE = ("events", "errors", "extraction", "protocol", "security", "component", "conversation")
+PURE = (
+    "events",
+    "errors",
+    "extraction",
+    "protocol",
+    "security",
+    "component",
+    "composition",
+    "conversation",
+)
 # What `ksi extract` and `ksi prompt` are made of.
 NEED_NO_DAEMON = ("extract.py", "extracted.py", "explained.py", "prompt.py", "tools.py")
 IO_MODULES = {
