@@ -35,6 +35,7 @@ class CommandDialect(FramedDialect):
         r"^[ \t]*+(?P<start>@)tool[ \t]++(?P<name>[A-Za-z0-9_.:/-]++)(?=[\s{]|\Z)", re.MULTILINE
     )
     restart: ClassVar[str] = r"@tool[ \t]++\w"
+    closing: ClassVar[re.Pattern[str] | None] = re.compile(r"\n")
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
         start, name = opener.start("start"), opener["name"]
@@ -49,6 +50,17 @@ class CommandDialect(FramedDialect):
             fault = Fault("args_type", "the arguments must be an object")
             return _framed(start, _line_end(text, at), fault, at)
         return _with_args(text, start, name, at, reading)
+
+    def settled(
+        self, text: str, opener: re.Match[str], framed: Framed | None, reading: Reading
+    ) -> bool:
+        """Take a block for settled that was read, or has no object, and whose line has ended."""
+        if framed is None:
+            return _rest(text, opener.end()) < len(text)
+        [piece] = framed.pieces
+        read = isinstance(piece.draft, Draft) and not piece.repairs
+        plain = not text.startswith("{", _rest(text, opener.end()))
+        return (read or plain) and text.find("\n", framed.end) >= 0
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         written = f"@tool {name} {json.dumps(args, ensure_ascii=False)}"

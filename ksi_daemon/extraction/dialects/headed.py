@@ -54,7 +54,6 @@ HEADS: Final[Mapping[str, str]] = MappingProxyType(
         "function call<|role_sep|>": "</s>",  # GigaChat 3
         "<|content_invoke_tool_json|>": "<|end_message|>",  # Inkling
         "<|tools_prefix|>": "<|tools_suffix|>",  # Apertus
-        "Action:\n```json": "```",  # Command R+
     }
 )
 # What some models write before their mark.
@@ -67,6 +66,8 @@ _SEPARATOR: Final = re.compile(r"\s*+[,;]\s*+(?=\{)")
 # Where a mark closes the whole, nothing needs to stand between two objects.
 _GAP: Final = re.compile(r"\s*+[,;]?+\s*+(?=\{)")
 _BLANK_LINE: Final = "\n\n"
+# What cannot belong to a block in any way: neither an object nor what separates or closes them.
+_FOLLOWED: Final = re.compile(r"\s*+[^\s,;{}\[\]<|`\"]")
 _CLOSER: Final = re.compile(r"\s*+\]")
 
 
@@ -77,6 +78,10 @@ class HeadedDialect(FramedDialect):
         rf"{_BEFORE}({'|'.join(map(re.escape, HEADS))})(?=\s*+(?:\[\s*+)?\{{)"
     )
     restart: ClassVar[str] = rf"(?:{'|'.join(map(re.escape, HEADS))})"
+    closing: ClassVar[re.Pattern[str] | None] = re.compile(
+        rf"(?:{'|'.join(re.escape(each) for each in HEADS.values() if each)})"
+        r"|[}\]]\s*+[^\s,;{}\[\]<|`\"]"
+    )
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
         at = past_space(text, opener.end())
@@ -94,6 +99,17 @@ class HeadedDialect(FramedDialect):
         if len(pieces) == 1:  # then the marks are its own
             pieces = [msgspec.structs.replace(last, start=opener.start(), end=end)]
         return Framed(opener.start(), end, tuple(pieces))
+
+    def settled(
+        self, text: str, opener: re.Match[str], framed: Framed | None, reading: Reading
+    ) -> bool:
+        """Take a block for settled whose objects were read, if it is closed or text follows."""
+        if framed is None or not all(_is_read(piece) for piece in framed.pieces):
+            return False
+        closer = HEADS[opener[1]]
+        if closer and text.endswith(closer, opener.end(), framed.end):
+            return True
+        return _FOLLOWED.match(text, framed.end) is not None
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         block = json.dumps({"name": name, "arguments": args}, ensure_ascii=False)
@@ -129,6 +145,10 @@ def _read(text: str, at: int, closer: str, body: Body, reading: Reading) -> Piec
         fault = Fault("malformed_block", "it ends before what belongs to it: a brace too many")
         limit, closed = _limit(text, body.end, closer)
         return Piece(at, limit if closed else body.end, fault, body.end)
+    close = past_space(text, end)
+    if closer and text.startswith(closer, close) and _closed_again(text, close, closer):
+        fault = Fault("malformed_block", "it is closed twice: escape quotes in strings")
+        return Piece(at, close, fault, close)
     repairs = (*body.repairs, "extra_closer") if end > body.end else body.repairs
     return Piece(at, end, _draft(body.value), at, repairs, body.repeated)
 
@@ -139,8 +159,9 @@ def _unread(text: str, at: int, closer: str, body: Unread, reading: Reading) -> 
         return Piece(at, body.end, body.fault, body.place)
     limit, closed = _limit(text, body.end, closer)
     complete = closed or (limit == len(text) and reading.stop_reason == "stop")
+    doubtful = closed and _closed_again(text, limit, closer)
     mended = mend_body(text, at, limit, reading, keys=_KEYS, complete=complete)
-    if mended is None:
+    if mended is None or doubtful:
         return Piece(at, max(limit, at + 1), body.fault, min(body.place, limit))
     return Piece(at, mended.end, _draft(mended.value), at, mended.repairs)
 
@@ -156,10 +177,25 @@ def _limit(text: str, at: int, closer: str) -> tuple[int, bool]:
     return (blank if blank >= 0 else limit), False
 
 
+def _closed_again(text: str, close: int, closer: str) -> bool:
+    """Say whether the closer at *close* may be a part of a string whose quote was written twice.
+
+    What truly closes the block then stands behind it, and the last quote of the string before that.
+    """
+    behind = close + len(closer)
+    following = HeadedDialect.opener.search(text, behind)
+    again = text.find(closer, behind, following.start() if following else len(text))
+    return again >= 0 and text.find('"', behind, again) >= 0
+
+
 def _past(text: str, end: int, closer: str) -> int:
     """Return the place behind *closer* if that is what follows *end*."""
     at = past_space(text, end)
     return at + len(closer) if closer and text.startswith(closer, at) else end
+
+
+def _is_read(piece: Piece) -> bool:
+    return isinstance(piece.draft, Draft) and not piece.repairs
 
 
 def _draft(block: dict[str, Any]) -> Draft | Fault:

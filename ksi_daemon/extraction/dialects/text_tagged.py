@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from ksi_daemon.extraction.beginnings import beginning
 from ksi_daemon.extraction.dialects.base import (
     Draft,
     Fault,
@@ -56,6 +57,7 @@ class TaggedDialect(FramedDialect):
         re.MULTILINE,
     )
     restart: ClassVar[str] = r"~~~+[ \t]*+tool_call\b"
+    closing: ClassVar[re.Pattern[str] | None] = re.compile(r"~~~[ \t]*+\r?\n")
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
         indent, call = opener["indent"], opener["label"] == "tool_call"
@@ -74,6 +76,15 @@ class TaggedDialect(FramedDialect):
         else:
             fault = Fault("malformed_block", f"expected an object, got {text[at]!r}")
         return _refused(text, opener, end, fault, at)
+
+    def settled(
+        self, text: str, opener: re.Match[str], framed: Framed | None, reading: Reading
+    ) -> bool:
+        """Take a block for settled if its object was read and its closing line is over."""
+        if framed is None:
+            return beginning(_MISPLACED).match(text, opener.end()) is None
+        read = all(isinstance(each.draft, Draft) and not each.repairs for each in framed.pieces)
+        return bool(framed.pieces) and read and text.find("\n", framed.end) >= 0
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         proof = {"_k": self.nonce} if self.nonce else {}
