@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from ksi_daemon.extraction.dialects.arguments import past_surplus
+from ksi_daemon.extraction.dialects.arguments import is_closed_for_good, past_surplus
 from ksi_daemon.extraction.dialects.base import (
     Draft,
     Fault,
@@ -65,6 +65,8 @@ _KEYS: Final = frozenset((*_NAMES, *_ARGUMENTS, *_IDS, "type", "function"))
 _SEPARATOR: Final = re.compile(r"\s*+[,;]\s*+(?=\{)")
 # Where a mark closes the whole, nothing needs to stand between two objects.
 _GAP: Final = re.compile(r"\s*+[,;]?+\s*+(?=\{)")
+# Up to a quote on the same line.
+_REST: Final = re.compile(r'[^\n"]*+"')
 _BLANK_LINE: Final = "\n\n"
 # What cannot belong to a block in any way: neither an object nor what separates or closes them.
 _FOLLOWED: Final = re.compile(r"\s*+[^\s,;{}\[\]<|`\"]")
@@ -108,7 +110,7 @@ class HeadedDialect(FramedDialect):
             return False
         closer = HEADS[opener[1]]
         if closer and text.endswith(closer, opener.end(), framed.end):
-            return True
+            return is_closed_for_good(text, framed.end, _following(text, framed.end))
         return _FOLLOWED.match(text, framed.end) is not None
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
@@ -168,8 +170,7 @@ def _unread(text: str, at: int, closer: str, body: Unread, reading: Reading) -> 
 
 def _limit(text: str, at: int, closer: str) -> tuple[int, bool]:
     """Return how far a block can reach that is open at *at*, and whether it is closed there."""
-    following = HeadedDialect.opener.search(text, at)
-    limit = following.start() if following else len(text)
+    limit = _following(text, at)
     close = text.find(closer, at, limit) if closer else -1
     if close >= 0:
         return close, True
@@ -180,12 +181,19 @@ def _limit(text: str, at: int, closer: str) -> tuple[int, bool]:
 def _closed_again(text: str, close: int, closer: str) -> bool:
     """Say whether the closer at *close* may be a part of a string whose quote was written twice.
 
-    What truly closes the block then stands behind it, and the last quote of the string before that.
+    The last quote of the string then stands behind it on its line, and what truly closes the
+    block behind that.
     """
     behind = close + len(closer)
-    following = HeadedDialect.opener.search(text, behind)
-    again = text.find(closer, behind, following.start() if following else len(text))
-    return again >= 0 and text.find('"', behind, again) >= 0
+    limit = _following(text, behind)
+    rest = _REST.match(text, behind, limit)
+    return rest is not None and text.find(closer, rest.end(), limit) >= 0
+
+
+def _following(text: str, at: int) -> int:
+    """Return where the next block begins, the end of the text if none does."""
+    found = HeadedDialect.opener.search(text, at)
+    return found.start() if found else len(text)
 
 
 def _past(text: str, end: int, closer: str) -> int:
