@@ -47,14 +47,18 @@ class Frames:
             dialect: _openers(text, dialect) for dialect in present(text, tuple(dialects))
         }
         self._found: dict[FramedDialect, Framed] = {}
+        self._rank = {dialect: rank for rank, dialect in enumerate(dialects)}
 
     def next(self, at: int) -> tuple[FramedDialect, Framed] | None:
-        """Return the first block that begins at *at* or behind it."""
+        """Return the first block that begins at *at* or behind it.
+
+        Of two that begin at one place, that of the dialect which comes first.
+        """
         for dialect in list(self._openers):
             self._seek(dialect, at)
         if not self._found:
             return None
-        return min(self._found.items(), key=lambda found: found[1].start)
+        return min(self._found.items(), key=lambda found: (found[1].start, self._rank[found[0]]))
 
     def _seek(self, dialect: FramedDialect, at: int) -> None:
         found = self._found.get(dialect)

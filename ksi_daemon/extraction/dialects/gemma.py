@@ -66,6 +66,7 @@ _MARK: Final = "|".join(map(re.escape, FORMS))
 _THOUGHT: Final = "<|channel>thought"
 _CHANNEL: Final = "<|channel>"
 _THOUGHT_END: Final = "<channel|>"
+_CLOSERS: Final = (_THOUGHT_END, *(form.closer for form in FORMS.values()))
 
 _BLOCK: Final = re.compile(_MARK)
 _HEAD: Final = re.compile(r"\s*+call:[ \t]*+(?P<name>[^\s{}<>\[\]()|\"'`]{0,200}+)\s*+")
@@ -95,7 +96,7 @@ class GemmaDialect(FramedDialect):
     opener: ClassVar[re.Pattern[str]] = re.compile(rf"(?P<mark>{_MARK})|{re.escape(_THOUGHT)}\b")
     restart: ClassVar[str] = rf"(?:{_MARK})"
     closing: ClassVar[re.Pattern[str]] = re.compile(
-        "|".join(map(re.escape, (_THOUGHT_END, *(form.closer for form in FORMS.values()))))
+        rf"(?:{'|'.join(map(re.escape, _CLOSERS))})[\s\S]"
     )
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:

@@ -99,7 +99,9 @@ class PythonicDialect(FramedDialect):
         rf"(?P<mark>{_MARK})|(?P<bare>\[)(?=\s*+{CALLEE})"
     )
     restart: ClassVar[str] = rf"(?:{_MARK}|{WITH_KEYWORD})"
-    closing: ClassVar[re.Pattern[str]] = re.compile(r"\][ \t]*+[^ \t]|[\n>`]")
+    closing: ClassVar[re.Pattern[str]] = re.compile(
+        r"\][ \t]*+[^ \t]|(?:\n|<\|[a-z_]++\|>|>)[\s\S]"
+    )
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
         if opener["bare"]:
@@ -182,9 +184,11 @@ def _is_marked_settled(text: str, opener: re.Match[str]) -> bool:
     if series.halt is not None and not _is_over(text, series.halt):
         return False
     begun = series.certain(at)
-    return reach(text, begun, _BLOCK, MARKS[opener["mark"]]).closes is not None or bool(
-        _BLOCK.search(text, begun)
-    )
+    bounds = reach(text, begun, _BLOCK, MARKS[opener["mark"]])
+    if bounds.closes is None:
+        return _BLOCK.search(text, begun) is not None
+    # What seems to close a fence may begin the next one.
+    return not _FENCE.startswith(text[bounds.closes : bounds.closes + len(_FENCE)])
 
 
 def _is_over(text: str, halt: Halt) -> bool:
