@@ -287,6 +287,8 @@ class _Lesson:
 def _event_forms(protocol: Protocol, tools: Sequence[Tool]) -> list[str]:
     """Return the forms of events to teach; none if *protocol* reads no such form."""
     known = [form for form in _EVENTS if form in protocol.dialects]
+    if protocol.legacy_event == "reject" and known != [_SIMPLE]:
+        known = [form for form in known if form != _SIMPLE]
     if not tools or any(map(_takes_long_text, tools)):
         return known
     return [form for form in known if form != _LONG] or known

@@ -172,6 +172,10 @@ LONG = Tool(
 )
 
 
+def test_the_direct_form_is_not_taught_where_it_is_rejected() -> None:
+    assert '"event"' not in teach(protocol("ksi", legacy_event="reject"), [STATUS])
+
+
 @pytest.mark.parametrize("compact", [False, True])
 def test_the_form_for_long_text_is_taught_to_those_who_need_it(compact: bool) -> None:
     assert "~~~ksi" not in teach(KSI, [STATUS], compact=compact)
