@@ -33,7 +33,7 @@ from ksi_daemon.extraction.dialects.framing import (
 from ksi_daemon.extraction.reader import Stop, scan, trace
 from ksi_daemon.extraction.repair import may_be_cut
 
-__all__ = ["Ends", "Named", "is_settled", "past_surplus", "read_arguments"]
+__all__ = ["Ends", "Named", "is_closed_for_good", "is_settled", "past_surplus", "read_arguments"]
 
 _SURPLUS: Final = re.compile(r"\s*+\}[\s}]*+")
 _MEMBER: Final = re.compile(r'\s*+,?+\s*+"(?:[^"\\\n]|\\.)*+"\s*+:')
@@ -41,6 +41,7 @@ _MEMBER: Final = re.compile(r'\s*+,?+\s*+"(?:[^"\\\n]|\\.)*+"\s*+:')
 _BEHIND: Final = re.compile(r'\s*+[^\s},"]')
 # Something that goes on where an object ended and nothing closes it.
 _RUN_ON: Final = re.compile(r"[\w\"']")
+_REST: Final = re.compile(r'[^\n"]*+')
 _CLOSED_TWICE: Final = Fault("malformed_block", "it is closed twice: escape quotes in strings")
 _BLANK_LINE: Final = "\n\n"
 
@@ -94,10 +95,10 @@ def is_settled(text: str, told: Named, ends: Ends) -> bool:
         return False
     end, broken = found
     limit, closer = _limit(text, end, ends)
-    if closer is not None or limit < len(text):
-        return True
-    if ends.closer is not None:
-        return False
+    if closer is not None:
+        return is_closed_for_good(text, closer.end(), limit)
+    if ends.closer is not None or limit < len(text):
+        return limit < len(text)
     if broken:
         return _paragraph(text, end, limit) < limit
     return _BEHIND.match(text, end) is not None
@@ -207,10 +208,27 @@ def _unread(text: str, told: Named, body: Unread, ends: Ends, reading: Reading) 
 def _closed_again(text: str, closer: re.Match[str], limit: int, ends: Ends) -> bool:
     """Say whether *closer* may be a part of a string whose first quote was written twice.
 
-    What truly closes the block then stands behind it, and the last quote of the string before that.
+    The last quote of the string then stands behind it on its line, and what truly closes the
+    block behind that.
     """
-    again = ends.closer.search(text, closer.end(), limit) if ends.closer else None
-    return again is not None and text.find('"', closer.end(), again.start()) >= 0
+    quote = _rest_of_line(text, closer.end(), limit)
+    if ends.closer is None or not text.startswith('"', quote):
+        return False
+    return ends.closer.search(text, quote, limit) is not None
+
+
+def is_closed_for_good(text: str, end: int, limit: int) -> bool:
+    """Say whether no text to come can close once more the block that is closed at *end*.
+
+    *limit* is where the next block begins, the end of the text if none does.
+    """
+    return limit < len(text) or text.startswith("\n", _rest_of_line(text, end, limit))
+
+
+def _rest_of_line(text: str, at: int, limit: int) -> int:
+    """Return the place of the first quote or line end at *at* or behind it, or *limit*."""
+    found = _REST.match(text, at, limit)
+    return found.end() if found else at
 
 
 def _cut_string(text: str, body: Unread, ends: Ends) -> int | None:

@@ -60,7 +60,7 @@ class HarmonyDialect(FramedDialect):
         rf"|{_CLOSER.pattern}(?=\s*+(?:{_OPENER.pattern}|\Z))"
     )
     restart: ClassVar[str] = _OPENER.pattern
-    closing: ClassVar[re.Pattern[str] | None] = re.compile(r"<\|[a-z]++\|>[\s\S]")
+    closing: ClassVar[re.Pattern[str] | None] = re.compile(r"<\|[a-z]++\|>(?:[^\n]*+\n|[\s\S])")
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
         start = opener.start()

@@ -109,9 +109,11 @@ class HeadedDialect(FramedDialect):
         if framed is None or not all(_is_read(piece) for piece in framed.pieces):
             return False
         closer = HEADS[opener[1]]
-        if closer and text.endswith(closer, opener.end(), framed.end):
-            return is_closed_for_good(text, framed.end, _following(text, framed.end))
-        return _FOLLOWED.match(text, framed.end) is not None
+        end, following = framed.end, _following(text, framed.end)
+        if closer and not is_closed_for_good(text, end, following):
+            return False
+        closed = bool(closer) and text.endswith(closer, opener.end(), end)
+        return closed or _FOLLOWED.match(text, end) is not None
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         block = json.dumps({"name": name, "arguments": args}, ensure_ascii=False)
@@ -133,10 +135,10 @@ def _pieces(text: str, at: int, closer: str, reading: Reading) -> list[Piece]:
         if isinstance(body, Unread):
             return [*pieces, _unread(text, at, closer, body, reading)]
         piece = _read(text, at, closer, body, reading)
-        pieces.append(piece)
         comma = separator.match(text, piece.end)
         if comma is None:
-            return pieces
+            return [*pieces, _last(text, closer, piece)]
+        pieces.append(piece)
         at = comma.end()
 
 
@@ -147,12 +149,17 @@ def _read(text: str, at: int, closer: str, body: Body, reading: Reading) -> Piec
         fault = Fault("malformed_block", "it ends before what belongs to it: a brace too many")
         limit, closed = _limit(text, body.end, closer)
         return Piece(at, limit if closed else body.end, fault, body.end)
-    close = past_space(text, end)
-    if closer and text.startswith(closer, close) and _closed_again(text, close, closer):
-        fault = Fault("malformed_block", "it is closed twice: escape quotes in strings")
-        return Piece(at, close, fault, close)
     repairs = (*body.repairs, "extra_closer") if end > body.end else body.repairs
     return Piece(at, end, _draft(body.value), at, repairs, body.repeated)
+
+
+def _last(text: str, closer: str, piece: Piece) -> Piece:
+    """Return *piece*, the last one of its block, if that may end there."""
+    behind = _past(text, piece.end, closer)
+    if not closer or not _closed_again(text, behind, closer):
+        return piece
+    fault = Fault("malformed_block", "it is closed twice: escape quotes in strings")
+    return Piece(piece.start, piece.end, fault, behind)
 
 
 def _unread(text: str, at: int, closer: str, body: Unread, reading: Reading) -> Piece:
@@ -161,7 +168,7 @@ def _unread(text: str, at: int, closer: str, body: Unread, reading: Reading) -> 
         return Piece(at, body.end, body.fault, body.place)
     limit, closed = _limit(text, body.end, closer)
     complete = closed or (limit == len(text) and reading.stop_reason == "stop")
-    doubtful = closed and _closed_again(text, limit, closer)
+    doubtful = closed and _closed_again(text, limit + len(closer), closer)
     mended = mend_body(text, at, limit, reading, keys=_KEYS, complete=complete)
     if mended is None or doubtful:
         return Piece(at, max(limit, at + 1), body.fault, min(body.place, limit))
@@ -178,13 +185,12 @@ def _limit(text: str, at: int, closer: str) -> tuple[int, bool]:
     return (blank if blank >= 0 else limit), False
 
 
-def _closed_again(text: str, close: int, closer: str) -> bool:
-    """Say whether the closer at *close* may be a part of a string whose quote was written twice.
+def _closed_again(text: str, behind: int, closer: str) -> bool:
+    """Say whether what ends at *behind* may be a part of a string whose quote was written twice.
 
     The last quote of the string then stands behind it on its line, and what truly closes the
     block behind that.
     """
-    behind = close + len(closer)
     limit = _following(text, behind)
     rest = _REST.match(text, behind, limit)
     return rest is not None and text.find(closer, rest.end(), limit) >= 0

@@ -180,7 +180,7 @@ def test_tells_calls_thoughts_and_text_apart(
 def test_a_stream_gives_the_same(text: str) -> None:
     ids = [f"g{number}" for number in range(9)]
     alone = protocol("any", dialects=["harmony"], open_thought=False)
-    text += " and so on" * 40
+    text += "\n" + " and so on" * 40
     whole = extract(text, alone, new_id=iter(ids).__next__)
     stream = Extractor(alone, new_id=iter(ids).__next__)
     told = [each for letter in text for each in stream.feed(letter) if isinstance(each, Call)]

@@ -69,6 +69,20 @@ def test_reads_names_and_arguments(
         pytest.param('<tool_call>{"a": 1}</tool_call>', [], ["missing_name"], "", id="no object"),
         pytest.param(f"<tool_call>{A}}}</tool_call>", ["a"], [], "", id="a brace too many"),
         pytest.param(
+            '<tool_call>{"name":"a","arguments":{"x":""</tool_call>"}}</tool_call>',
+            [],
+            ["malformed_block"],
+            '"}}</tool_call>',
+            id="a quote written twice before the closer in a string",
+        ),
+        pytest.param(
+            '<tool_call>{"name":"a","arguments":{"x":""}}</tool_call>"}}</tool_call>',
+            [],
+            ["malformed_block"],
+            '"}}</tool_call>',
+            id="the same, and all brackets closed",
+        ),
+        pytest.param(
             '<tool_call>{"name":"a","arguments":{"x":1}},"z":2}}</tool_call>.',
             [],
             ["malformed_block"],
