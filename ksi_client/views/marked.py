@@ -33,7 +33,7 @@ class _Piece(NamedTuple):
 
 def marked(text: str, marks: Sequence[Mark], *, paint: Paint, cells: int) -> Iterator[str]:
     """Yield the lines of *text* in rows of at most *cells*; *marks* are in their order."""
-    starts = starts_of_lines(text)
+    starts = starts_of_lines(text.removesuffix("\n"))
     size = len(str(len(starts)))
     left_out = 0
     for number, within in _lines_with_marks(text, starts, marks):
@@ -73,7 +73,7 @@ def _line_of(starts: Sequence[int], at: int) -> int:
 
 
 def _end_of_line(text: str, starts: Sequence[int], number: int) -> int:
-    return starts[number + 1] - 1 if number + 1 < len(starts) else len(text)
+    return starts[number + 1] - 1 if number + 1 < len(starts) else len(text.removesuffix("\n"))
 
 
 def _lines_with_marks(

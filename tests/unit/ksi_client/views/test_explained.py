@@ -25,7 +25,6 @@ def test_the_text_is_marked_and_each_finding_has_its_place_and_rule() -> None:
         '2 ○ > {"event": "a:b", "data": {}}',
         f"      {'^' * 28}",
         '3 ✗ {"event": "a:c", "data": {"x":}}',
-        "4",
         "",
         "✓ 1:5  a:b  call, event",
         '    = {"x":1}',

@@ -61,7 +61,7 @@ def test_what_lies_far_from_any_mark_is_left_out() -> None:
 
 
 def test_a_few_lines_are_not_left_out() -> None:
-    assert len(shown("\n" * 9, (3, 4), (9, 9))) == 10
+    assert len(shown("\n" * 9 + "x", (3, 4), (9, 10))) == 10
 
 
 def test_the_middle_of_a_long_stretch_is_left_out() -> None:
@@ -71,8 +71,12 @@ def test_the_middle_of_a_long_stretch_is_left_out() -> None:
 
 
 def test_without_marks_the_beginning_is_shown() -> None:
-    assert len(shown("\n" * 12)) == 13
-    assert shown("\n" * 50)[-2:] == ["12", " ⋮ 39 lines"]
+    assert len(shown("\n" * 12)) == 12
+    assert shown("\n" * 50)[-2:] == ["12", " ⋮ 38 lines"]
+
+
+def test_the_end_of_the_last_line_begins_none() -> None:
+    assert shown("one\n", (0, 4)) == ["1 ✓ one"]
 
 
 def test_what_is_not_visible_is_escaped() -> None:
