@@ -304,7 +304,7 @@ class SectionsReader:
 
     def _closed(self, closing: _Fence, inner: _Fence | None, stray: _Fence | None) -> _Extent:
         odd = inner or stray
-        if odd is None:
+        if odd is None or self._reading.nested:
             return _Extent(closing.start, closing.end)
         place = where(self._text, self._start, odd.start)
         message = f"at {place} is a fence as long as the block's: put more tildes around the block"
