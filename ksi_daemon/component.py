@@ -10,7 +10,15 @@ import yaml
 
 from ksi_daemon.errors import ComponentError, InvalidData
 
-__all__ = ["MAX_BYTES", "Component", "Limits", "parse", "render"]
+__all__ = [
+    "MAX_BYTES",
+    "Component",
+    "Limits",
+    "parse",
+    "placeholders",
+    "render",
+    "unknown_fields",
+]
 
 MAX_BYTES: Final = 64 * 1024
 MAX_DEPTH: Final = 20
@@ -73,6 +81,25 @@ def parse(text: str, *, name: str) -> Component:
     except msgspec.ValidationError as exc:
         raise ComponentError(f"{name!r}: {exc}") from exc
     return msgspec.structs.replace(component, name=name, text=body.strip() + "\n")
+
+
+def unknown_fields(text: str, *, name: str) -> list[str]:
+    """Return the fields of the front matter of *text* that ksi does not know."""
+    front = _FRONT.match(text.removeprefix("\ufeff"))
+    fields = _front_matter(front[1], name) if front else {}
+    return [key for key in fields if key not in Component.__struct_fields__]
+
+
+def placeholders(component: Component) -> list[str]:
+    """Return the variables of *component* that have no value until somebody gives one.
+
+    None for plain text, as ``render`` understands it.
+    """
+    found = list(_VARIABLE.finditer(component.text))
+    if not component.variables and all(match[2] is None for match in found):
+        return []
+    unset = (m[1] for m in found if m[2] is None and m[1] not in component.variables)
+    return list(dict.fromkeys(unset))
 
 
 def render(component: Component, variables: dict[str, str]) -> str:

@@ -150,7 +150,7 @@ class Daemon:
             max_events=settings.subscriber_events,
             max_bytes=settings.subscriber_bytes,
         )
-        components = Components(settings.components_path)
+        components = Components(router, settings.components_path)
         completions = Completions(router)
         pool = _providers(settings)
         agents, mailboxes = _agents(settings, router, reader, components, completions, tasks, pool)

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ksi_daemon.component import Component
-from ksi_daemon.errors import ComponentError, KsiError, NotFound
-from ksi_daemon.services.components import MAX_NAME, Components
-from ksi_daemon.testing import connected, running_daemon
+from ksi_daemon.errors import ComponentError, Conflict, NotFound
+from ksi_daemon.services.components.files import MAX_NAME, Files, draft_name
 
 GREETER = "---\ndescription: Greets.\nvariables: {style: kind}\n---\nBe {{style}}.\n"
 
@@ -32,7 +30,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_a_component_is_found_by_its_name(root: Path) -> None:
-    assert Components(root).load("agents/greeter") == Component(
+    assert Files(root).load("agents/greeter") == Component(
         name="agents/greeter",
         text="Be {{style}}.\n",
         description="Greets.",
@@ -41,16 +39,16 @@ def test_a_component_is_found_by_its_name(root: Path) -> None:
 
 
 def test_names_are_those_that_can_be_loaded(root: Path) -> None:
-    assert Components(root).names() == ["agents/greeter", "broken", "profiles/agent"]
+    assert Files(root).names() == ["agents/greeter", "broken", "profiles/agent"]
 
 
 def test_no_directory_is_no_components(tmp_path: Path) -> None:
-    assert Components(tmp_path / "absent").names() == []
+    assert Files(tmp_path / "absent").names() == []
 
 
 def test_a_name_that_is_near_is_told(root: Path) -> None:
     with pytest.raises(NotFound) as caught:
-        Components(root).load("agents/greter")
+        Files(root).load("agents/greter")
     assert caught.value.message == "no component 'agents/greter'"
     assert caught.value.hint == "did you mean 'agents/greeter'?"
 
@@ -77,7 +75,7 @@ def test_a_name_that_is_near_is_told(root: Path) -> None:
 )
 def test_a_name_cannot_leave_the_directory(root: Path, name: str) -> None:
     with pytest.raises(ComponentError) as caught:
-        Components(root).load(name)
+        Files(root).load(name)
     assert caught.value.code == "component_name"
     assert caught.value.message == f"{name[:MAX_NAME]!r} is no component name"
 
@@ -86,9 +84,9 @@ def test_a_link_cannot_lead_out(root: Path) -> None:
     (root / "link.md").symlink_to("../secret.md")
     (root / "inside.md").symlink_to("agents/greeter.md")
     with pytest.raises(ComponentError, match="'link' leads out of the components") as caught:
-        Components(root).load("link")
+        Files(root).load("link")
     assert caught.value.code == "component_name"
-    assert Components(root).load("inside").description == "Greets."
+    assert Files(root).load("inside").description == "Greets."
 
 
 @pytest.mark.parametrize(
@@ -101,17 +99,15 @@ def test_a_link_cannot_lead_out(root: Path) -> None:
     ],
 )
 def test_what_names_a_component(root: Path, given: str, may_be_path: bool) -> None:
-    found = Components(root).load_given(given.format(root=root), may_be_path)
+    found = Files(root).load_given(given.format(root=root), may_be_path)
     assert found.description == "Greets."
 
 
 def test_a_persons_file_may_be_anywhere_but_a_models_may_not(root: Path, tmp_path: Path) -> None:
     secret = str(tmp_path / "secret.md")
-    assert Components(root).load_given(secret, True) == Component(
-        name="secret", text="the secret\n"
-    )
+    assert Files(root).load_given(secret, True) == Component(name="secret", text="the secret\n")
     with pytest.raises(ComponentError, match="is no component name"):
-        Components(root).load_given(secret, False)
+        Files(root).load_given(secret, False)
 
 
 @pytest.mark.parametrize(
@@ -126,40 +122,66 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, reason: str) -> N
     (tmp_path / "latin.md").write_bytes(b"caf\xe9")
     path = tmp_path / name
     with pytest.raises(ComponentError) as caught:
-        Components(tmp_path).load_given(str(path), True)
+        Files(tmp_path).load_given(str(path), True)
     assert caught.value.message.startswith(f"cannot read the component '{path}': ")
     assert reason in caught.value.message
 
 
+def test_a_component_is_written_whole_and_nothing_else_is_left(root: Path) -> None:
+    Files(root).write("behaviors/deep/kind", "Be kind.\n", overwrite=False)
+    directory = root / "behaviors" / "deep"
+    assert [path.name for path in directory.iterdir()] == ["kind.md"]
+    assert (directory / "kind.md").read_text() == "Be kind.\n"
+
+
+def test_a_name_that_is_taken_is_overwritten_only_on_purpose(root: Path) -> None:
+    files = Files(root)
+    with pytest.raises(Conflict) as caught:
+        files.write("agents/greeter", "New.\n", overwrite=False)
+    assert caught.value.code == "already_exists"
+    assert (root / "agents" / "greeter.md").read_text() == GREETER
+    files.write("agents/greeter", "New.\n", overwrite=True)
+    assert files.load("agents/greeter").text == "New.\n"
+    assert len(list((root / "agents").iterdir())) == 1
+
+
 @pytest.mark.parametrize(
-    ("asked", "names"),
+    ("name", "content", "code"),
     [
-        pytest.param({}, ["agents/greeter", "profiles/agent"], id="all"),
-        pytest.param({"component_type": "profile"}, ["profiles/agent"], id="a type"),
-        pytest.param({"component_type": "tool"}, [], id="no such type"),
+        pytest.param("../up", "x", "component_name", id="up"),
+        pytest.param("a.b", "x", "component_name", id="dots"),
+        pytest.param("new", "---\nlimits: 1\n---\n", "component_invalid", id="not a component"),
+        pytest.param("new", "x" * 70_000, "component_invalid", id="too large"),
+        pytest.param("new", "---\na: &a [1]\nb: *a\n---\n", "component_invalid", id="an alias"),
+        pytest.param("link/new", "x", "component_name", id="through a link to outside"),
+        pytest.param("within/new", "x", "component_invalid", id="through a link within"),
+        pytest.param("notes/new", "x", "component_invalid", id="through a file"),
     ],
 )
-async def test_list(var: Path, root: Path, asked: dict[str, Any], names: list[str]) -> None:
-    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
-        found = await peer.ask("composition:list", asked)
-    assert [row["name"] for row in found["components"]] == names
-    assert found["broken"] == [
-        {"name": "broken", "error": "'broken': Expected `object`, got `int` - at `$.limits`"}
-    ]
+def test_what_is_not_written(root: Path, name: str, content: str, code: str) -> None:
+    (root / "link").symlink_to(root.parent)
+    (root / "within").symlink_to(root / "agents")
+    (root / "notes").write_text("a file")
+    before = sorted(root.parent.rglob("*"))
+    with pytest.raises(ComponentError) as caught:
+        Files(root).write(name, content, overwrite=True)
+    assert caught.value.code == code
+    assert sorted(root.parent.rglob("*")) == before
 
 
-async def test_get_and_render(var: Path, root: Path) -> None:
-    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
-        assert await peer.ask("composition:get_component", {"name": "agents/greeter"}) == {
-            "name": "agents/greeter",
-            "text": "Be {{style}}.\n",
-            "description": "Greets.",
-            "variables": {"style": "kind"},
-        }
-        asked: dict[str, Any] = {"name": "agents/greeter"}
-        assert await peer.ask("composition:render_component", asked) == {"text": "Be kind.\n"}
-        asked["variables"] = {"style": "brief"}
-        assert await peer.ask("composition:render_component", asked) == {"text": "Be brief.\n"}
-        with pytest.raises(KsiError, match="is no component name") as caught:
-            await peer.ask("composition:get_component", {"name": "../secret"})
-    assert caught.value.code == "component_name"
+def test_a_link_is_replaced_and_not_followed(root: Path, tmp_path: Path) -> None:
+    (root / "inside.md").symlink_to("agents/greeter.md")
+    Files(root).write("inside", "New.\n", overwrite=True)
+    assert not (root / "inside.md").is_symlink()
+    assert (root / "agents" / "greeter.md").read_text() == GREETER
+
+
+def test_a_draft_is_no_component_to_make_something_of(root: Path) -> None:
+    files = Files(root)
+    name = draft_name("bob", "agents/scout")
+    files.write(name, "You scout.\n", overwrite=False)
+    assert files.load(name).text == "You scout.\n"
+    for load in (files.load_usable, lambda draft: files.load_given(draft, True)):
+        with pytest.raises(ComponentError) as caught:
+            load(name)
+        assert caught.value.code == "component_draft"

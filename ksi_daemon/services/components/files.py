@@ -1,0 +1,181 @@
+"""The component files below one directory: names in, texts and files out.
+
+A name is a path below the directory without the ending (``agents/writer``), of a grammar that
+cannot leave it (FAULTS.md section 4, path traversal). Names may come from models, paths only from
+people. What an agent writes is a *draft*: it lies below ``agents_drafts`` and nothing is made of
+it until a person promotes it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from ksi_daemon.component import MAX_BYTES, Component, parse
+from ksi_daemon.errors import ComponentError, Conflict, NotFound
+
+__all__ = ["DRAFTS", "MAX_NAME", "NAME", "Files", "draft_name"]
+
+NAME: Final = re.compile(r"[a-z0-9_][a-z0-9_-]*(/[a-z0-9_][a-z0-9_-]*){0,4}")
+MAX_NAME: Final = 128
+DRAFTS: Final = "agents_drafts"
+_SUFFIX: Final = ".md"
+_DIRECTORY_FLAGS: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def draft_name(agent_id: str, name: str) -> str:
+    """Return the name that the draft *name* of an agent has."""
+    return f"{DRAFTS}/{agent_id}/{name}"
+
+
+class Files:
+    """The component files below *root*."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def load(self, name: str) -> Component:
+        """Return the component *name*; raise ComponentError or NotFound."""
+        path = self._path(name)
+        if not path.is_file():
+            raise NotFound("component", name, self.names())
+        return self.load_file(path, name=name)
+
+    def load_usable(self, name: str) -> Component:
+        """Return the component *name* to make something of it; a draft is none."""
+        if name.startswith(f"{DRAFTS}/"):
+            raise ComponentError(
+                f"{name!r} is a draft of an agent",
+                code="component_draft",
+                hint=f"a person promotes it: ksi components promote {name}",
+            )
+        return self.load(name)
+
+    def load_given(self, given: str, may_be_path: bool) -> Component:
+        """Return what *given* names: a component, or if *may_be_path* a file of a person's."""
+        if may_be_path and Path(given).is_absolute():
+            return self.load_file(Path(given))
+        return self.load_usable(given.removeprefix("components/").removesuffix(_SUFFIX))
+
+    def load_file(self, path: Path, *, name: str | None = None) -> Component:
+        """Return the component in the file at *path*, which a person chose."""
+        return parse(_text(path), name=name or path.stem)
+
+    def text(self, name: str) -> str:
+        """Return the file of component *name* as it is."""
+        path = self._path(name)
+        if not path.is_file():
+            raise NotFound("component", name, self.names())
+        return _text(path)
+
+    def names(self) -> list[str]:
+        """Return the names of all components, drafts too, sorted."""
+        found = (path.relative_to(self._root) for path in self._root.rglob(f"*{_SUFFIX}"))
+        names = (path.with_suffix("").as_posix() for path in found)
+        return sorted(name for name in names if NAME.fullmatch(name))
+
+    def write(self, name: str, text: str, *, overwrite: bool) -> None:
+        """Write the component *name*: whole or not at all, and never through a link.
+
+        Raise ComponentError for a name or a text that cannot be, Conflict for a name that is
+        taken unless *overwrite* is set.
+        """
+        self._path(name)
+        parse(text, name=name)
+        *directories, stem = name.split("/")
+        self._root.mkdir(parents=True, exist_ok=True)
+        try:
+            with _directory(self._root, directories) as directory:
+                _write(directory, f"{stem}{_SUFFIX}", text.encode(), overwrite=overwrite)
+        except FileExistsError:
+            raise Conflict(
+                f"there is a component {name!r} already",
+                code="already_exists",
+                hint="set overwrite to replace it",
+            ) from None
+        except OSError as exc:
+            raise ComponentError(f"cannot write the component {name!r}: {exc.strerror}") from exc
+
+    def remove(self, name: str) -> None:
+        """Remove the file of component *name*."""
+        self._path(name).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        if len(name) > MAX_NAME or not NAME.fullmatch(name):
+            raise ComponentError(
+                f"{name[:MAX_NAME]!r} is no component name",
+                code="component_name",
+                hint="a name is like agents/writer: lower case, digits, _ and -, no dots",
+            )
+        path = self._root / f"{name}{_SUFFIX}"
+        if not path.resolve().is_relative_to(self._root.resolve()):
+            raise ComponentError(f"{name!r} leads out of the components", code="component_name")
+        return path
+
+
+@contextmanager
+def _directory(root: Path, names: list[str]) -> Iterator[int]:
+    """Yield a descriptor of the directory *names* below *root*, made where it is missing.
+
+    Each step is taken from the one before and follows no link, so nobody can lead it elsewhere
+    between a check and the use.
+    """
+    at = os.open(root, os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in names:
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=at)
+            below = os.open(name, _DIRECTORY_FLAGS, dir_fd=at)
+            os.close(at)
+            at = below
+        yield at
+    finally:
+        os.close(at)
+
+
+def _write(directory: int, name: str, content: bytes, *, overwrite: bool) -> None:
+    """Put a file into *directory* by writing another one and giving it the name."""
+    temporary = f".{name}.{os.getpid()}-{os.urandom(6).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o644, dir_fd=directory)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if overwrite:
+            os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        else:
+            # A link fails where a file of the name stands, which a check before could not tell.
+            os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=directory)
+    os.fsync(directory)
+
+
+def _text(path: Path) -> str:
+    try:
+        return _read(path).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ComponentError(f"cannot read the component {str(path)!r}: {exc}") from exc
+
+
+def _read(path: Path) -> bytes:
+    """Return what a component file holds, one byte more than it may at the most.
+
+    A pipe or a device would hold up the daemon or fill it.
+    """
+    with open(path, "rb", buffering=0, opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("it is not a regular file")
+        return file.read(MAX_BYTES + 1)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -1,0 +1,151 @@
+"""The service: what can be asked of components, and who may change them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ksi_daemon.component import Component, render
+from ksi_daemon.composition import compose
+from ksi_daemon.errors import ComponentError, InvalidData
+from ksi_daemon.router import Context, Router, handles
+from ksi_daemon.services.components.check import problems
+from ksi_daemon.services.components.files import DRAFTS, Files, draft_name
+
+__all__ = ["Components"]
+
+
+class Name(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+
+
+class List(msgspec.Struct, forbid_unknown_fields=True):
+    """Only components of *component_type*, if given."""
+
+    component_type: str | None = None
+
+
+class Render(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Create(msgspec.Struct, forbid_unknown_fields=True):
+    """*content* is the whole file: front matter and text."""
+
+    name: str
+    content: str
+    overwrite: bool = False
+
+
+class Promote(msgspec.Struct, forbid_unknown_fields=True):
+    """*name* is the draft's whole name; *to* what it shall be called, by default its own."""
+
+    name: str
+    to: str | None = None
+    overwrite: bool = False
+
+
+class Components:
+    """The components below *root*."""
+
+    def __init__(self, router: Router, root: Path) -> None:
+        self._router = router
+        self._files = Files(root)
+
+    def load_given(self, given: str, may_be_path: bool) -> Component:
+        """Return what *given* names with all its parts in it; raise KsiError.
+
+        It is a component's name, or if *may_be_path* the path of a file of a person's.
+        """
+        component = self._files.load_given(given, may_be_path)
+        return compose(component, self._files.load_usable).component
+
+    @handles("composition:list", effect="observe", example={"component_type": "agent"})
+    def list_components(self, data: List, ctx: Context) -> dict[str, Any]:
+        """List the components with their type and description."""
+        rows, broken = [], []
+        for name in self._files.names():
+            try:
+                component = self._files.load(name)
+            except ComponentError as exc:
+                broken.append({"name": name, "error": exc.message})
+                continue
+            if data.component_type in (None, component.component_type):
+                rows.append(
+                    {
+                        "name": name,
+                        "component_type": component.component_type,
+                        "description": component.description,
+                    }
+                )
+        return {"components": rows, "broken": broken}
+
+    @handles("composition:get_component", effect="observe", example={"name": "agents/greeter"})
+    def get_component(self, data: Name, ctx: Context) -> Component:
+        """Return one component as its file has it: the fields of its front matter and its text."""
+        return self._files.load(data.name)
+
+    @handles("composition:render_component", effect="observe", example={"name": "agents/greeter"})
+    def render_component(self, data: Render, ctx: Context) -> dict[str, str]:
+        """Return a component's text with all its parts, its variables filled in."""
+        return {"text": render(self._composed(data.name), data.variables)}
+
+    @handles("composition:inspect", effect="observe", example={"name": "agents/greeter"})
+    def inspect(self, data: Name, ctx: Context) -> dict[str, Any]:
+        """Tell what a component is made of: its parts, and where each of its fields is from."""
+        component = self._files.load(data.name)
+        composed = compose(component, self._loader(data.name))
+        return {
+            "name": data.name,
+            "tree": composed.tree,
+            "origins": composed.origins,
+            "component": composed.component,
+        }
+
+    @handles("composition:validate", effect="observe", example={"name": "agents/greeter"})
+    def validate(self, data: Name, ctx: Context) -> dict[str, Any]:
+        """Tell all that is wrong with a component: references, names, examples."""
+        text = self._files.text(data.name)
+        found = problems(data.name, text, self._loader(data.name), self._router.registry)
+        return {"name": data.name, "valid": not found, "problems": found}
+
+    @handles(
+        "composition:create_component",
+        example={"name": "agents/scout", "content": "---\ncomponent_type: agent\n---\nYou scout."},
+    )
+    def create_component(self, data: Create, ctx: Context) -> dict[str, Any]:
+        """Write a component; one of an agent is a draft until a person promotes it."""
+        name = data.name if ctx.principal.operator else self._draft(data.name, ctx)
+        self._files.write(name, data.content, overwrite=data.overwrite)
+        found = problems(name, data.content, self._loader(name), self._router.registry)
+        return {"name": name, "draft": name.startswith(f"{DRAFTS}/"), "problems": found}
+
+    @handles(
+        "composition:promote",
+        effect="admin",
+        example={"name": "agents_drafts/scribe/agents/scout", "to": "agents/scout"},
+    )
+    def promote(self, data: Promote, ctx: Context) -> dict[str, Any]:
+        """Make an agent's draft a component that others can use."""
+        parts = data.name.split("/", 2)
+        if len(parts) < 3 or parts[0] != DRAFTS:
+            raise InvalidData(f"{data.name!r} is no draft", details={"path": "name"})
+        text = self._files.text(data.name)
+        name = data.to or parts[2]
+        self._files.write(name, text, overwrite=data.overwrite)
+        self._files.remove(data.name)
+        return {"name": name}
+
+    def _composed(self, name: str) -> Component:
+        return compose(self._files.load(name), self._loader(name)).component
+
+    def _loader(self, name: str) -> Any:
+        """Return what loads the parts of component *name*: only a draft may be made of drafts."""
+        is_draft = name.startswith(f"{DRAFTS}/")
+        return self._files.load if is_draft else self._files.load_usable
+
+    def _draft(self, name: str, ctx: Context) -> str:
+        return draft_name(ctx.agent_id or "unknown", name)

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ksi_daemon.errors import KsiError
+from ksi_daemon.testing import connected, running_daemon
+
+GREETER = "---\ndescription: Greets.\nvariables: {style: kind}\n---\nBe {{style}}.\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A directory of three components, one broken, and a secret beside it."""
+    root = tmp_path / "components"
+    for name, text in (
+        ("agents/greeter.md", GREETER),
+        ("profiles/agent.md", "---\ncomponent_type: profile\nallow: [a:b]\n---\n"),
+        ("broken.md", "---\nlimits: 1\n---\n"),
+        ("UPPER.md", "no component: its name is no name"),
+        ("notes.txt", "no component"),
+    ):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "secret.md").write_text("the secret")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        pytest.param({}, ["agents/greeter", "profiles/agent"], id="all"),
+        pytest.param({"component_type": "profile"}, ["profiles/agent"], id="a type"),
+        pytest.param({"component_type": "tool"}, [], id="no such type"),
+    ],
+)
+async def test_list(var: Path, root: Path, asked: dict[str, Any], names: list[str]) -> None:
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        found = await peer.ask("composition:list", asked)
+    assert [row["name"] for row in found["components"]] == names
+    assert found["broken"] == [
+        {"name": "broken", "error": "'broken': Expected `object`, got `int` - at `$.limits`"}
+    ]
+
+
+async def test_get_and_render(var: Path, root: Path) -> None:
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        assert await peer.ask("composition:get_component", {"name": "agents/greeter"}) == {
+            "name": "agents/greeter",
+            "text": "Be {{style}}.\n",
+            "description": "Greets.",
+            "variables": {"style": "kind"},
+        }
+        asked: dict[str, Any] = {"name": "agents/greeter"}
+        assert await peer.ask("composition:render_component", asked) == {"text": "Be kind.\n"}
+        asked["variables"] = {"style": "brief"}
+        assert await peer.ask("composition:render_component", asked) == {"text": "Be brief.\n"}
+        with pytest.raises(KsiError, match="is no component name") as caught:
+            await peer.ask("composition:get_component", {"name": "../secret"})
+    assert caught.value.code == "component_name"
+
+
+async def test_parts_are_in_what_is_rendered_and_inspected(var: Path, root: Path) -> None:
+    (root / "agents" / "polite.md").write_text("---\nextends: agents/greeter\n---\nBow.\n")
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        asked = {"name": "agents/polite"}
+        rendered = await peer.ask("composition:render_component", asked)
+        assert rendered == {"text": "Be kind.\n\nBow.\n"}
+        inspected = await peer.ask("composition:inspect", asked)
+        assert inspected["origins"] == {"variables.style": "agents/greeter"}
+        assert [part["name"] for part in inspected["tree"]["parts"]] == ["agents/greeter"]
+        spawned = {"component": "agents/polite", "provider": {"type": "scripted", "replies": []}}
+        agent = await peer.ask("agent:spawn", spawned)
+        info = await peer.ask("agent:info", {"agent_id": agent["agent_id"]})
+    assert info["system"] == "Be kind.\n\nBow.\n"
+
+
+DRAFTER = """
+{"event": "composition:create_component",
+ "data": {"name": "agents/scout", "content": "You scout."}}
+"""
+
+
+async def test_what_an_agent_writes_is_a_draft_until_a_person_promotes_it(
+    var: Path, root: Path
+) -> None:
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        await peer.ask(
+            "agent:spawn",
+            {
+                "agent_id": "bob",
+                "system": "Write.",
+                "allow": ["composition:create_component"],
+                "provider": {"type": "scripted", "replies": [DRAFTER, "Done."]},
+            },
+        )
+        answer = await peer.ask("agent:send", {"agent_id": "bob", "message": "go", "wait": True})
+        draft = "agents_drafts/bob/agents/scout"
+        assert answer["calls"][0]["result"] == {"name": draft, "draft": True, "problems": []}
+        with pytest.raises(KsiError, match="is a draft of an agent") as caught:
+            await peer.ask("agent:spawn", {"component": draft})
+        assert caught.value.code == "component_draft"
+        assert await peer.ask("composition:promote", {"name": draft}) == {"name": "agents/scout"}
+        listed = await peer.ask("composition:list", {})
+    assert "agents/scout" in [row["name"] for row in listed["components"]]
+    assert not (root / f"{draft}.md").exists()
+
+
+FAULTY = """---
+protocol: {preset: kis}
+tools: [state:gte]
+extends: agents/gretter
+odd: 1
+---
+Say `agent:statsu`. {{name}} {{style|kind}}
+
+{"event": "agent:status", "data": {"status": 5}}
+
+{"event": "agent:result", "data": {"agent_id": "x", "result": "two\\nlines"}}
+"""
+
+
+async def test_validate_tells_every_fault_at_once(var: Path, root: Path) -> None:
+    (root / "faulty.md").write_text(FAULTY)
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        found = await peer.ask("composition:validate", {"name": "faulty"})
+        assert (await peer.ask("composition:validate", {"name": "agents/greeter"}))["valid"]
+    assert [problem["code"] for problem in found["problems"]] == [
+        "unknown_field",
+        "not_found",
+        "unset_variable",
+        "not_found",
+        "unknown_event",
+        "unknown_event",
+        "legacy_complex",
+        "args_schema",
+    ]
+    assert found["problems"][1]["hint"] == "did you mean 'agents/greeter'?"
+    assert found["problems"][5]["hint"] == "did you mean 'agent:status'?"
