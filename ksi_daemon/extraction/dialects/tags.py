@@ -37,6 +37,7 @@ __all__ = ["Ended", "Family", "Forms", "Text", "Walk", "last_end"]
 
 MAX_NESTED: Final = 8
 MAX_LINE: Final = 1000  # characters of a value that lacks its closing tag
+MAX_TAG: Final = 200  # characters of a tag that is cut off
 
 _GROUP_NAME: Final = re.compile(r"\(\?P<\w+>")
 _BEHIND: Final = 80  # characters that are searched for the start of a line
@@ -89,7 +90,11 @@ class Family:
             rf"|{parameter}(?P<parameter>)|{call}{begun}(?P<call>)"
         )
         # A text that breaks off in or behind the tag of a parameter, or in any other tag.
-        self.cut = re.compile(rf"(?:{forms.parameter_mark}[^\n]*+\s*+)?+(?:[<\]][^>\n]*+)?+\Z")
+        ends = _unnamed(f"{forms.parameter_end}|{end}")
+        self.cut = re.compile(
+            rf"(?:{forms.parameter_mark}(?:(?!{ends})[^\n]){{0,{MAX_TAG}}}+\s*+)?+"
+            rf"(?:[<\]][^>\n]{{0,{MAX_TAG}}}+)?+\Z"
+        )
         self.quoted_end = re.compile(_unnamed(rf"\]\]>{gap}{forms.parameter_end}"))
         cut = rf"{forms.call_mark}[^<>\n]*+\Z"
         wrapped = [rf"{tag}{gap}(?:{call}(?!{gap}\{{)|{cut})" for tag in opened]
