@@ -56,12 +56,13 @@ class Line(msgspec.Struct):
 
 
 @click.command()
-@click.argument("files", metavar="[FILE|-]...", nargs=-1)
+@click.argument("files", metavar="[FILE|-]...", nargs=-1, type=click.Path(allow_dash=True))
 @click.option(
     "--preset",
+    metavar="NAME",
     type=click.Choice([*PRESETS, AUTO]),
     default="ksi",
-    help="How calls are written; auto finds out, and says so.",
+    help=f"How calls are written: {', '.join(PRESETS)}; {AUTO} finds out, and says so.",
 )
 @click.option(
     "--mode", type=click.Choice(["strict", "lenient"]), help="Whether repairs are allowed."

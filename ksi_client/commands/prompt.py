@@ -26,7 +26,7 @@ class Taught(msgspec.Struct):
 
 
 @click.command()
-@click.argument("preset", type=click.Choice(list(PRESETS)), required=False)
+@click.argument("preset", metavar="[PRESET]", type=click.Choice(list(PRESETS)), required=False)
 @click.option(
     "--tools", type=click.File("rb"), metavar="FILE", help="JSON Schemas of the tools, - for stdin."
 )
@@ -49,8 +49,9 @@ def prompt(
 ) -> None:
     """Print how a model is taught to write calls.
 
-    PRESET is ksi if nothing else is said, or that of the agent. The text is what stands at the
-    end of an agent's system prompt; with --agent it is the whole of it.
+    PRESET is one of ksi, json_action, prompt_tools, text_tagged, native_auto, command and any; by
+    default that of the agent, or ksi. The text is what stands at the end of an agent's system
+    prompt; with --agent it is the whole of it.
 
     \b
       ksi prompt prompt_tools --tools tools.json    tools of a file

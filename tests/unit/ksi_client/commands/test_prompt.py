@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,12 @@ def tools_file(tmp_path: Path) -> str:
     path = tmp_path / "tools.json"
     path.write_text(json.dumps([TOLD]))
     return str(path)
+
+
+@pytest.mark.parametrize("command", ["prompt", "extract"])
+def test_the_help_names_every_preset(ksi: Callable[..., Result], command: str) -> None:
+    words = set(re.findall(r"\w+", ksi(command, "--help").stdout))
+    assert {*PRESETS} <= words
 
 
 @pytest.mark.parametrize("preset", [preset for preset in PRESETS if preset != "prompt_tools"])
