@@ -130,6 +130,7 @@ def read_literal(text: str, at: int, language: Language, bracket: Bracket) -> Li
                 if isinstance(key, Halt):
                     return key
                 frame.key, frame.key_at = key.value, at
+                control = control or key.control
                 at = past_blanks(text, key.end)
             entered = language.brackets.get(text[at : at + 1])
             if entered is not None:

@@ -29,11 +29,12 @@ from ksi_daemon.extraction.literals import (
     read_literal,
 )
 
-__all__ = ["ARGUMENT", "CALLEE", "PythonCall", "is_argument_name", "read_call"]
+__all__ = ["ARGUMENT", "A_CALL", "CALLEE", "PythonCall", "is_argument_name", "read_call"]
 
 # More cannot be written in decimal again: Python refuses it to keep conversion linear.
 MAX_DIGITS: Final = 3500
 
+A_CALL: Final = "a call"
 ARGUMENT: Final = "an argument with its name, as in path='a'"
 _VALUE: Final = "a literal value"
 CALLEE: Final = r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}+(?=[ \t]*+\()"
@@ -100,7 +101,7 @@ def read_call(text: str, start: int) -> PythonCall | Halt:
     """Read the call that begins at *start*, or say where it stops being one."""
     callee = _CALLEE.match(text, start)
     if callee is None:
-        return Halt(start, "a call", _CUT_TOKEN.match(text, start) is not None)
+        return Halt(start, A_CALL, _CUT_TOKEN.match(text, start) is not None)
     arguments = read_literal(text, callee.end(), PYTHON, CALL)
     if isinstance(arguments, Halt):
         return arguments

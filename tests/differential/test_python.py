@@ -121,3 +121,22 @@ def test_agrees_about_damaged_literals(frame: str, value: str) -> None:
         assert [call.args for call in calls if "v" in call.args] == []
     else:
         assert [call.args for call in calls] in ([], [{"v": expected}])
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        pytest.param("[f(v=None,), None])]", [], id="closed early"),
+        pytest.param("[f(v=1), g(x=2), {}]", ["f"], id="the last call"),
+        pytest.param("[f(v=1), g(x=", ["f"], id="cut off"),
+    ],
+)
+def test_a_list_that_goes_on_with_no_call_refuses_the_last_one(text: str, names: list[str]) -> None:
+    found = extract(text, PYTHONIC)
+    assert [call.name for call in found.calls] == names
+    assert len(found.rejected) == 1
+
+
+def test_a_raw_line_end_in_a_key_is_a_repair() -> None:
+    [call] = read("{'a\nb': 1}", FRAMES["marked"]).calls
+    assert (call.args, call.repairs) == ({"v": {"a\nb": 1}}, ("control_character",))

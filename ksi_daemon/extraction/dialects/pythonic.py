@@ -46,6 +46,7 @@ from ksi_daemon.extraction.dialects.python_layout import (
 from ksi_daemon.extraction.dialects.reach import Reach, reach
 from ksi_daemon.extraction.literals import Halt
 from ksi_daemon.extraction.python_literals import (
+    A_CALL,
     ARGUMENT,
     CALLEE,
     PythonCall,
@@ -311,6 +312,11 @@ def _is_between(text: str, series: _Series) -> bool:
     return bool(series.calls) and series.end == past_space(text, series.calls[-1].end)
 
 
+def _is_spilt(halt: Halt) -> bool:
+    """Say whether what stands at *halt* is no call and may belong to the one before it."""
+    return halt.expected == A_CALL and not halt.ended
+
+
 def _called(
     text: str,
     start: int,
@@ -336,7 +342,7 @@ def _broken(
     """
     whole, refused = series.calls, start
     end = start + len(text[start:end].rstrip())
-    if whole and (series.halt is None or _is_between(text, series)):
+    if whole and (series.halt is None or _is_between(text, series) or _is_spilt(halt)):
         *whole, last = whole
         refused = last.start if whole else start
     elif whole:
