@@ -81,7 +81,7 @@ class HeadedDialect(FramedDialect):
     )
     restart: ClassVar[str] = rf"(?:{'|'.join(map(re.escape, HEADS))})"
     closing: ClassVar[re.Pattern[str] | None] = re.compile(
-        rf"(?:{'|'.join(re.escape(each) for each in HEADS.values() if each)})"
+        rf"(?:{'|'.join(re.escape(each) for each in HEADS.values() if each)})(?:[^\n]*+\n)?+"
         r"|[}\]]\s*+[^\s,;{}\[\]<|`\"]"
     )
 
