@@ -377,13 +377,18 @@ class Reply:
         while self._text[end - 1].isspace():
             end -= 1
         self._quoting.pass_over(end)
-        code, message = self._failure(broken, restarted)
-        self._reject(code, message, broken.dialect, start, end, min(broken.stop.at, end))
+        if len(self._rejected) < self._protocol.max_calls:
+            code, message = self._failure(broken, restarted)
+            self._reject(code, message, broken.dialect, start, end, min(broken.stop.at, end))
+        else:
+            self._unlisted += 1
+            self._pass_braces(start, end)
         return end
 
     def _mended(self, broken: Broken) -> Mended | None:
         """Return the object that *broken* was meant to be, if that is certain, and is a call."""
-        if not self._protocol.repairs:
+        # A text of so many faults is noise, and each attempt costs.
+        if not self._protocol.repairs or len(self._rejected) >= self._protocol.max_calls:
             return None
         complete = self._stop_reason == "stop"
         keys = {*broken.dialect.keys, *OWN_KEYS}
@@ -526,6 +531,11 @@ class Reply:
             self._braces += count("{", *between) - count("}", *between)
             self._counted = until
 
+    def _pass_braces(self, start: int, end: int) -> None:
+        """Leave out the braces between *start* and *end*, which are not prose."""
+        self._count_braces(start)
+        self._counted = max(self._counted, end)
+
     def _note_closers(self, start: int, end: int) -> None:
         if self._text.startswith("}", end) and self._is_alone(start):
             self._note("extra_text", "a closing brace that nothing opened follows", end, end + 1)
@@ -534,8 +544,7 @@ class Reply:
     def _reject(
         self, code: str, message: str, dialect: Dialect, start: int, end: int, place: int
     ) -> None:
-        self._count_braces(start)
-        self._counted = max(self._counted, end)
+        self._pass_braces(start, end)
         if len(self._rejected) >= self._protocol.max_calls:
             self._unlisted += 1
             return

@@ -17,12 +17,17 @@ from typing import Final
 
 import msgspec
 
+from ksi_daemon.extraction.beginnings import beginning_or_match
 from ksi_daemon.extraction.dialects import Framed, FramedDialect, Reading
 
 __all__ = ["Frames", "frames", "present"]
 
 # By how seldom they are met in prose and in JSON.
 RARE: Final = "｜▁@~<[`>|_"
+_ASCII: Final = tuple(map(chr, range(128)))
+# One at least of these passes any look behind.
+_BEFORE: Final = tuple("\n a_0.,:;!?\"'`~@#|/\\<>(){}[]=-*é")
+_NOWHERE: Final = re.compile("(?!)")
 ONE_SEARCH: Final = 4  # from so many markers on, one search for all is faster than one for each
 
 
@@ -102,7 +107,37 @@ def frames(
 
 
 def _openers(text: str, dialect: FramedDialect) -> Iterator[re.Match[str]]:
-    return dialect.opener.finditer(text)
+    """Yield what ``finditer`` of the opener would: at the characters that it can begin with."""
+    opener = dialect.opener
+    first = _first_character(opener)
+    if first is None:
+        yield from opener.finditer(text)
+        return
+    at = 0
+    while at >= 0:
+        found = opener.match(text, at)
+        if found is not None:
+            yield found
+        following = first.search(text, max(at + 1, found.end() if found else 0))
+        at = following.start() if following else -1
+
+
+@lru_cache(maxsize=256)
+def _first_character(opener: re.Pattern[str]) -> re.Pattern[str] | None:
+    """Return a pattern for what *opener* can begin with behind any character.
+
+    None if that may be a blank or a letter: there are so many of these that nothing is gained.
+    """
+    begun = beginning_or_match(opener)
+    written = {character for character in opener.pattern if not character.isascii()}
+    found = [
+        character
+        for character in (*_ASCII, *sorted(written))
+        if any(begun.match(before + character, 1) for before in _BEFORE)
+    ]
+    if any(character.isspace() or character.isalnum() for character in found):
+        return None
+    return re.compile(f"[{''.join(map(re.escape, found))}]") if found else _NOWHERE
 
 
 def _collect(text: str, watch: _Watch, pattern: re.Pattern[str], found: set[FramedDialect]) -> None:
