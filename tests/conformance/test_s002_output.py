@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import sysconfig
 from pathlib import Path
 
 import pytest
 
-from ksi_daemon.extraction import as_event, extract, protocol
+from ksi_daemon.extraction import as_event, candidates, extract, protocol, teach
+from ksi_daemon.extraction.legacy import complexity
 from tests.corruption.slips import trials
 
 KSI = protocol("ksi")
+COMPONENTS = Path(__file__).parents[2] / "components"
 
 
 def test_S002_3_the_keys_of_a_tool_use_block() -> None:
@@ -48,3 +51,18 @@ def test_S002_34_json_within_json_within_json(depth: int) -> None:
     block = {"event": "outer:call", "data": {"text": text}}
     [call] = extract(json.dumps(block), KSI).calls
     assert (call.name, call.args) == ("outer:call", {"text": text})
+
+
+def test_S002_21_both_methods_are_taught_and_when_to_use_which() -> None:
+    text = teach(KSI)
+    first, second = text.index("Method 1"), text.index("Method 2")
+    assert first < text.index('"event"') < second < text.index('"ksi_tool_use"')
+    assert len(re.findall(r"^- ", text.partition("Use method 2 when")[2], re.MULTILINE)) >= 3
+
+
+@pytest.mark.parametrize("path", sorted(COMPONENTS.rglob("*.md")), ids=lambda path: path.stem)
+def test_S002_30_components_write_complex_data_as_tool_use(path: Path) -> None:
+    # The row speaks of lines, quotes and nesting; backquotes are carried well.
+    text = path.read_text("utf-8").replace("`", "")
+    direct = [call for call in candidates(text, KSI) if call.dialect == "event"]
+    assert {call.name: complexity(call.args) for call in direct if complexity(call.args)} == {}
