@@ -276,7 +276,8 @@ def _bare(text: str, start: int, reading: Reading) -> Framed | None:
     complete = reading.repairs and reading.stop_reason == "stop"
     if complete and _lacks_bracket(text, series, Reach(len(text), None)):
         return _called(text, start, calls[-1].end, calls, reading, _CLOSED)
-    if not is_meant(text, start, told) or (_is_between(text, series) and not end.ended):
+    expression = _is_between(text, series) and not end.ended and not _CALLEE.match(text, end.at)
+    if expression or not is_meant(text, start, told):
         return None
     return _broken(text, start, _bare_limit(text, start, end), series, end, reading)
 
