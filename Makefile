@@ -29,13 +29,14 @@ conformance: $(VENV)/.test
 faults: $(VENV)/.test
 	$(BIN)/pytest -q -m faults
 
-bench: $(VENV)/.runtime
+bench: $(VENV)/.bench
 	$(BIN)/python tests/bench/run.py
+	$(BIN)/python -m tests.bench.extraction
 
 # What it learns stays in .fuzz; what fails is printed, and is a file there.
 fuzz: $(VENV)/.fuzz
 	@mkdir -p .fuzz/learnt
-	$(BIN)/python -m tests.fuzz.fuzz_extract -max_total_time=$(SECONDS) -max_len=400 -len_control=0 \
+	$(BIN)/python -m tests.fuzz.fuzz_extract -max_total_time=$(SECONDS) -max_len=150 -len_control=0 \
 		-verbosity=0 -print_final_stats=1 -artifact_prefix=.fuzz/ .fuzz/learnt
 
 # All that is random, for an hour instead of a minute.
@@ -54,6 +55,9 @@ lock: $(VENV)/.test
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--no-header --no-emit-index-url --no-emit-find-links --extra build --extra test \
 		pyproject.toml -o tests/requirements.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--no-header --no-emit-index-url --no-emit-find-links --extra bench --no-deps \
+		pyproject.toml -o tests/bench/requirements.lock
 	echo 'atheris>=3,<4' | $(BIN)/uv pip compile -q --python-version 3.11 --generate-hashes \
 		--no-annotate --no-header --no-emit-index-url --no-emit-find-links \
 		- -o tests/fuzz/requirements.lock
@@ -73,4 +77,8 @@ $(VENV)/.test: $(VENV)/.runtime tests/requirements.lock
 
 $(VENV)/.fuzz: $(VENV)/.test tests/fuzz/requirements.lock
 	@$(INSTALL) --require-hashes -r tests/fuzz/requirements.lock
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.runtime tests/bench/requirements.lock
+	@$(INSTALL) --require-hashes --no-deps -r tests/bench/requirements.lock
 	@touch $@
