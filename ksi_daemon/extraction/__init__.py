@@ -14,8 +14,10 @@ from ksi_daemon.extraction.model import (
     as_event,
     to_json,
 )
+from ksi_daemon.extraction.native import Names, choose, native_names, read_native, replay
 from ksi_daemon.extraction.presets import PRESETS, Protocol, protocol
 from ksi_daemon.extraction.prompt import Tool, augment, corrections, teach
+from ksi_daemon.extraction.stream import Extractor, Text
 from ksi_daemon.extraction.survey import candidates
 
 __all__ = [
@@ -24,17 +26,24 @@ __all__ = [
     "Call",
     "Diagnostic",
     "Extraction",
+    "Extractor",
+    "Names",
     "Protocol",
     "Rejected",
     "Schemas",
+    "Text",
     "Tool",
     "as_event",
     "augment",
     "candidates",
+    "choose",
     "corrections",
     "extract",
+    "native_names",
     "new_call_id",
     "protocol",
+    "read_native",
+    "replay",
     "teach",
     "to_json",
     "tool_of",

@@ -47,7 +47,8 @@ class Rejected(msgspec.Struct, frozen=True):
     """A block that looks like a call and cannot be used.
 
     *code* is stable. *message* is for the model that wrote it; *excerpt* is the text around the
-    place that *message* speaks of, as it was written.
+    place that *message* speaks of, as it was written. *id* is that of a native call, to which its
+    vendor wants an answer; a block in text has none.
     """
 
     code: str
@@ -56,6 +57,7 @@ class Rejected(msgspec.Struct, frozen=True):
     start: int
     end: int
     excerpt: str
+    id: str = ""
 
     @property
     def span(self) -> tuple[int, int]:
