@@ -15,7 +15,8 @@ ANY = protocol("any")
 EVENT = '{"event":"a:b","data":{"x":1}}'
 TAGGED = '~~~tool_call\n{"name":"t","arguments":{"x":1}}\n~~~'
 BLOCKS = [
-    DIALECTS[name].write("a:b", {"x": 1, "s": "}\n~~~\n@tool x"}, "ksiu_1") for name in ANY.dialects
+    DIALECTS[name].write("a:b", {"x": 1, "s": "}\n~~~\n@tool x"}, f"ksiu_{name}")
+    for name in ANY.dialects
 ]
 
 
@@ -25,7 +26,10 @@ BLOCKS = [
         pytest.param(f"{EVENT}\n{TAGGED}\n{EVENT}", ["a:b", "t", "a:b"], id="in order"),
         pytest.param(f"{TAGGED}\n@tool c\n{TAGGED}", ["t", "c", "t"], id="two dialects"),
         pytest.param(
-            f'{{"event":"a:b","data":{{"s":"\n{TAGGED}\n"}}}}', ["t"], id="behind a broken one"
+            f'{{"event":"a:b","data":{{"s":"\n{TAGGED}\n', ["t"], id="behind a broken one"
+        ),
+        pytest.param(
+            f'{{"event":"a:b","data":{{"s":"\n{TAGGED}\n"}}}}', [], id="quoted by a broken one"
         ),
         pytest.param(
             '{"event":"a:b","data":{"s":"\n@tool c"}}', ["a:b"], id="within a string of an event"
@@ -41,7 +45,10 @@ def test_any_reads_all_in_order(text: str, calls: list[str]) -> None:
     assert [call.name for call in extract(text, ANY).calls] == calls
 
 
-@given(st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=5), st.sampled_from(["\n", "\nso\n"]))
+@given(
+    st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=5, unique=True),
+    st.sampled_from(["\n", "\nso\n"]),
+)
 @settings(max_examples=100, deadline=None)
 def test_reads_what_is_written_in_any_dialect(blocks: list[str], between: str) -> None:
     found = extract(between.join(blocks), ANY)
