@@ -49,6 +49,7 @@ _WITHIN: Final = tuple(" a_0.,:;!?\"'`~@#|/\\<>(){}[]=-*é")
 _FIRST: Final = ("", "\n")
 _NEVER: Final = re.compile("(?!)")
 _LINE: Final = re.compile(r"\n\s*+\S|\*/")
+_LINE_END: Final = re.compile(r"\n")
 _OPENED: Final = re.compile(r"[{\n]")
 # What can only be told when it ends: a number or word that may go on.
 _TOKEN_OVER: Final = re.compile(r"[\w.+\-]*+[^\w.+\-]")
@@ -261,7 +262,8 @@ class Growing(Reply):
                 framed = dialect.frame(text, opener, reading)
                 ended = framed is None or framed.end < len(text)
                 if not (ended and dialect.settled(text, opener, framed, reading)):
-                    return Doubt(at, dialect.closing or _ANYTHING)
+                    closed = dialect.closing and dialect.closing.search(text, opener.end())
+                    return Doubt(at, _LINE_END if closed else dialect.closing or _NEVER)
             at += 1
         return None
 
@@ -299,7 +301,7 @@ class Growing(Reply):
         if start in self._stopped:
             return None
         stop = trace(self._text, start)
-        return self._stop_doubt(start, stop) if isinstance(stop, Stop) else None
+        return self._stop_doubt(start, stop, 0) if isinstance(stop, Stop) else None
 
     def _end_doubt(self, start: int, end: int) -> Doubt | None:
         """Doubt an object whose last brace may be one too many."""
@@ -307,21 +309,27 @@ class Growing(Reply):
             return Doubt(start, _VISIBLE)
         return None
 
-    def _stop_doubt(self, start: int, stop: Stop) -> Doubt | None:
-        """Doubt the place where an object stops making sense, or what a dialect says to it."""
+    def _stop_doubt(self, start: int, stop: Stop, index: int) -> Doubt | None:
+        """Doubt the place where an object stops making sense, or what a dialect says to it.
+
+        The object is the frame number *index* of *stop*. Of the innermost one a dialect looks at
+        the text ahead.
+        """
         text, member = self._text, stop.member
         if stop.ended:
             return Doubt(start, None)
         if not _TOKEN_OVER.match(text, stop.at):
             return Doubt(start, _ANYTHING)
-        if len(text) < member + AHEAD and text.find("{", member) < 0:
+        told = len(text) >= member + AHEAD or text.find("{", member) >= 0
+        if not told and index == len(stop.frames) - 1:
             return Doubt(start, _OPENED)
-        self._stopped.update(frame.start for frame in stop.frames)
+        frames = stop.frames if told else stop.frames[:-1]
+        self._stopped.update(frame.start for frame in frames)
         return None
 
     def _broken_doubt(self, broken: Broken) -> Doubt | None:
         start, text = broken.start, self._text
-        doubt = self._stop_doubt(start, broken.stop)
+        doubt = self._stop_doubt(start, broken.stop, broken.index)
         if doubt is not None or self._quoting.at(start) is not None:
             return doubt
         if text.endswith("\\"):  # whether it escapes a quote is not known

@@ -100,7 +100,7 @@ class Extractor:
             watch.wake()
         else:
             watch.see(chunk, length - self._told)
-        return self._look() if watch.may_look(self._growing.size + self._waiting, length) else ()
+        return self._look() if watch.may_look(self.kept, length) else ()
 
     def close(self, stop_reason: str | None = None) -> Extraction:
         """Return all that was found; the text is over. *stop_reason* is as for ``extract``."""
@@ -120,6 +120,11 @@ class Extractor:
                 *self._growing.ending(),
             )
         return self._result
+
+    @property
+    def kept(self) -> int:
+        """How many characters of the text are kept: those of the block or line that is open."""
+        return self._growing.size + self._waiting
 
     def _put_aside(self, chunk: str) -> tuple[Outcome, ...]:
         """Take a piece of which nothing can become certain before the end."""

@@ -54,7 +54,7 @@ class Watch:
             self._awake = self._brackets.close_in(chunk)
             return
         seen = self._tail + chunk
-        self._awake = any(each.end() > len(self._tail) for each in self.doubt.wake.finditer(seen))
+        self._awake = any(each.end() >= len(self._tail) for each in self.doubt.wake.finditer(seen))
         self._tail = seen[-TAIL:]
 
     def may_look(self, length: int, come: int) -> bool:
