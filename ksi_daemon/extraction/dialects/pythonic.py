@@ -101,7 +101,7 @@ class PythonicDialect(FramedDialect):
     )
     restart: ClassVar[str] = rf"(?:{_MARK}|{WITH_KEYWORD})"
     closing: ClassVar[re.Pattern[str]] = re.compile(
-        r"\][ \t]*+[^ \t]|(?:\n|<\|[a-z_]++\|>|>)[\s\S]"
+        r"\][ \t]*+[^ \t<]|(?:```|<\|[a-z_]++\|>|</function_calls>)[\s\S]"
     )
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:

@@ -99,6 +99,7 @@ class ReactDialect(FramedDialect):
         rf"(?:[*_]{{1,3}}+)?+Action{_NUMBER}{_BOLD}[ \t]*+:{_BOLD}"
     )
     restart: ClassVar[str] = rf"Action{_NUMBER}[ \t]*+:[^\n]{{1,200}}\n[ \t]*+Action Input"
+    closing: ClassVar[re.Pattern[str]] = re.compile(r"[}\]`]\s*+[^\s}\],`]")
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
         start = opener.start()

@@ -135,7 +135,9 @@ def streamed(text: str, step: int) -> tuple[list[int], Extraction]:
 
 
 def test_a_stream_gives_a_call_out_behind_its_mark() -> None:
-    assert streamed(f"{OPEN}f{{a:1}}{CLOSE} more", 1)[0] == [len(f"{OPEN}f{{a:1}}{CLOSE} ")]
+    call = f"{OPEN}f{{a:1}}{CLOSE}"
+    [come] = streamed(f"{call} more of it", 1)[0]
+    assert come <= len(call) + 1
 
 
 _PIECES = [*FORMS, *(form.closer for form in FORMS.values()), Q, "<escape>", "call:", "f", "{"]

@@ -200,7 +200,8 @@ def streamed(text: str, step: int) -> tuple[list[int], Extraction]:
     ],
 )
 def test_a_stream_gives_a_call_out_when_it_is_certain(text: str, told: int) -> None:
-    assert streamed(text, 1)[0] == [told]
+    [come] = streamed(text, 1)[0]
+    assert come <= told
 
 
 _PIECES = [*MARKS, *MARKS.values(), "[f(a=1)]", "f(a=1)", "[", "]", "(", ")", "'", '"', "'''"]
@@ -226,7 +227,6 @@ def test_a_stream_finds_what_is_found_at_once(text: str, step: int) -> None:
         "\n[f(a=[",
         "\n[f(a=1) for",
         "[f(a=1)]\n",
-        "Ab c. [f(a=1",
         "<function_calls>f(a='",
         "<|tool_call_start|>[f(a=1)",
         "```tool_code\nf(a='",
