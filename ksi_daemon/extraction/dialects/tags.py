@@ -78,7 +78,8 @@ class Family:
 
     def __init__(self, forms: Forms) -> None:
         gap, call, parameter, end = forms.gap, forms.call, forms.parameter, forms.call_end
-        begun = rf"(?={gap}(?:{forms.parameter_mark}|{end}))"
+        # A tag that is empty begins nothing.
+        begun = rf"(?<!/>)(?={gap}(?:{forms.parameter_mark}|{end}))"
         opened = [re.escape(opening) for opening, _ in forms.wrappers]
         self.forms = forms
         self.call = re.compile(call)
@@ -225,7 +226,7 @@ class Walk:
             return False
         if self._family.next.match(self._text, tag.end()):
             return True
-        return self._reading.repairs and self._ends_there(tag.end())
+        return self._ends_there(tag.end())
 
     def _ends_there(self, at: int) -> bool:
         """Say whether a call whose end is missing ends at *at*, for certain."""
@@ -237,9 +238,7 @@ class Walk:
 
     def _ends_line(self, level: _Level, tag: re.Match[str]) -> bool:
         """Say whether the end of the call at *tag* ends the value as well, for certain."""
-        if not self._reading.repairs or level.tag is None:
-            return False
-        if tag.start() - level.tag.end() > MAX_LINE:
+        if level.tag is None or tag.start() - level.tag.end() > MAX_LINE:
             return False
         value = self._text[level.tag.end() : tag.start()].strip()
         if not value or "\n" in value or self._family.tag.search(value):
@@ -247,8 +246,13 @@ class Walk:
         return self._is_last(tag.end())
 
     def _end_line(self, tag: re.Match[str]) -> int | Ended:
+        opening = self._levels[-1].tag
+        if opening is not None and len(self._levels) == 1:
+            if not self._reading.repairs:
+                message = f"the value of {opening['key'][:40]!r} has no closing tag"
+                return self._refused(tag.end(), "malformed_block", message, tag.start())
+            self._repairs.append("missing_closer")
         self._end_value(tag.start())
-        self._repairs.append("missing_closer")
         return self._close(tag.end())
 
     def _is_last(self, at: int) -> bool:
@@ -280,7 +284,10 @@ class Walk:
     def _without_end(self, at: int) -> int | Ended:
         """Go on where neither a parameter nor the end of the call follows."""
         nested = len(self._levels) > 1
-        if self._texts and not nested and self._reading.repairs and self._ends_there(at):
+        if self._texts and not nested and self._ends_there(at):
+            if not self._reading.repairs:
+                message = "the end of the call is missing"
+                return self._refused(at, "unterminated_block", message, at)
             self._repairs.append("missing_closer")
             return self._close(at)
         if nested:

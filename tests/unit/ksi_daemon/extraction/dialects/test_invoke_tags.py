@@ -116,6 +116,7 @@ def test_reads_what_other_models_write(text: str, expected: list[Any]) -> None:
     [
         pytest.param('<invoke name="f" partnerLink="p"></invoke>', id="other attributes"),
         pytest.param('<invoke name="f"/>', id="an empty element alone"),
+        pytest.param('<invoke name="f"/></invoke>', id="an empty element before an end"),
         pytest.param('<invoke name="f">\n  <copy/>\n</invoke>', id="other elements"),
         pytest.param('<parameter name="a">1</parameter>', id="a parameter alone"),
         pytest.param("<function_calls>f(a=1) is not written</function_calls>", id="no call"),

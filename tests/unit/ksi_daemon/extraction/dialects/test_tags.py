@@ -107,6 +107,21 @@ def test_a_closing_tag_that_is_missing_is_put_in_where_that_is_certain(
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("<c:f><p:a>1</c>", "the value of 'a' has no closing tag", id="of a value"),
+        pytest.param("<c:f><p:a>1</p>", "the end of the call is missing", id="of the call"),
+    ],
+)
+def test_without_repairs_such_a_call_is_refused_and_takes_no_more_of_the_text(
+    text: str, message: str
+) -> None:
+    ended = read(text + "</w>", STRICT)
+    assert ended.fault is not None
+    assert (ended.fault.message, ended.end) == (message, len(text))
+
+
+@pytest.mark.parametrize(
     ("text", "code", "message", "place"),
     [
         pytest.param(
