@@ -67,6 +67,21 @@ def test_what_is_seen(text: str, findings: list[tuple[str, str, int]]) -> None:
     assert seen(text) == findings
 
 
+def test_it_is_told_in_what_an_inner_call_stands() -> None:
+    inner = '"t": "{\\"event\\": \\"c:d\\"}"'
+    for text, rule in (
+        (f'{{"event": "a:b", "data": {{{inner}}}}}', "Only the outermost call runs"),
+        (f"{{{inner}}}", "Data that holds a call is data."),
+    ):
+        last = explain(text, protocol("ksi")).findings[-1]
+        assert (last.kind, last.rule.startswith(rule)) == ("inner", True)
+
+
+def test_what_has_its_finding_is_not_told_as_unread() -> None:
+    text = '{"event": "a:b", "data": {"tool": "x", "arguments": {}}}'
+    assert seen(text, "prompt_tools") == [("inner", "nested_call", 0)]
+
+
 def test_a_repair_is_told_with_its_place() -> None:
     text = 'So {"event": "a:b", "data": {"x": True,}}'
     [finding] = explain(text, protocol("ksi")).findings
@@ -171,6 +186,12 @@ def test_an_explanation_is_of_the_same_reading(text: str, preset: str) -> None:
             "any",
             {"json_action": 1},
             id="an action that is not alone",
+        ),
+        pytest.param(
+            'So: {"final": {"content": 1}}',
+            "any",
+            {"json_action": 1},
+            id="a final that is not alone",
         ),
         pytest.param("@tool a {}", "command", {"command": 1}, id="command"),
         pytest.param(

@@ -114,3 +114,9 @@ def test_a_product_of_counts_is_not_made() -> None:
     node = parsed("^((a{999}){999}){999}$")
     assert node is not None
     assert matching(node) is None
+
+
+def test_what_is_too_much_to_tell_counts_as_found() -> None:
+    node = parsed("^((((a?){50}){50}){50}){50}c$")
+    assert node is not None
+    assert matches(node, "a" * MAX_TEXT)

@@ -47,6 +47,12 @@ def event(data: str, stop_reason: str | None = None, **overrides: Any) -> Extrac
         pytest.param('{"x":[1,2 , ]}', {"x": [1, 2]}, ["trailing_comma"], id="comma in an array"),
         pytest.param('{"x":1 // one\n}', {"x": 1}, ["comment"], id="comment behind a value"),
         pytest.param('{"x":1, # one\n"y":2}', {"x": 1, "y": 2}, ["comment"], id="hash"),
+        pytest.param(
+            '{"x": 1, /* one */ "y": [2,],}',
+            {"x": 1, "y": [2]},
+            ["comment", "trailing_comma"],
+            id="commas behind a comment",
+        ),
         pytest.param('{/* a\n* b */"x":1}', {"x": 1}, ["comment"], id="comment of two lines"),
         pytest.param('{\n// "y": 2,\n"x":1}', {"x": 1}, ["comment"], id="member commented out"),
         pytest.param(

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from ksi_daemon.extraction.signatures import closed, parameters, signature
+from ksi_daemon.extraction.signatures import closed, fields, parameters, signature
 
 SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
@@ -65,3 +65,36 @@ def test_S000_42_every_object_is_closed() -> None:
 def test_a_map_stays_open() -> None:
     schema = {"type": "object", "additionalProperties": {"type": "string"}}
     assert closed(schema) == schema
+
+
+def test_an_object_whose_members_are_told_in_several_places_stays_open() -> None:
+    part = {"type": "object", "properties": {"b": {}}}
+    schema = {"type": "object", "properties": {"a": {}}, "anyOf": [part]}
+    assert closed(schema) == schema
+
+
+def test_what_is_data_in_a_schema_is_no_schema() -> None:
+    schema = {"const": {"type": "object"}, "default": {"type": "object"}}
+    assert closed(schema) == schema
+
+
+def test_fields_tell_what_they_are_for_and_what_is_in_them() -> None:
+    schema = {
+        "properties": {
+            "mode": {"$ref": "#/$defs/Mode", "description": "How\nfast."},
+            "points": {"type": "array", "items": {"properties": {"x": {"type": "integer"}}}},
+            "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": 5},
+            "again": {"$ref": "#"},
+        },
+        "required": ["mode"],
+        "$defs": {"Mode": {"enum": ["slow", "fast"]}},
+    }
+    lines = list(fields(schema))
+    assert lines[:5] == [
+        '- mode ("slow" or "fast", required): How fast.',
+        "- points (list of object)",
+        "  - x (integer)",
+        "- limit (integer, default 5)",
+        "- again (object)",
+    ]
+    assert max(len(line) - len(line.lstrip()) for line in lines) <= 10
