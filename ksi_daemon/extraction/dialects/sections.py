@@ -331,7 +331,9 @@ class SectionsReader:
         deepest = max(MAX_INDENT, self._columns or 0)
         fences = _fences(self._text, pattern)
         first = bisect_left(fences, at, key=attrgetter("run"))
-        for fence in islice(fences, first, None if most is None else first + most):
+        stop = len(fences) if most is None else min(len(fences), first + most)
+        for index in range(first, stop):
+            fence = fences[index]
             if end is not None and fence.run >= end:
                 return
             if fence.length >= len(self._run) and fence.columns <= deepest:
