@@ -20,7 +20,7 @@ from ksi_daemon.extraction import PRESETS, extract
 from ksi_daemon.extraction.dialects import DIALECTS
 from tests.growth import doubling, seconds
 
-__all__ = ["TAIL", "Shape", "fragments", "growth", "search", "text_of"]
+__all__ = ["HOSTILE", "TAIL", "Shape", "fragments", "growth", "search", "text_of"]
 
 SIZE: Final = 16_000  # characters, to find a unit
 SURE: Final = 60_000  # characters, to be sure of it
@@ -29,6 +29,19 @@ KEPT: Final = 12
 # Marks of every kind stand at the end, so that each is sought through the whole text.
 TAIL: Final = "\n" + "\n".join(
     dialect.write("t", {"k": "v"}, "ksiu_1") for dialect in DIALECTS.values()
+)
+# The dearest that were found, by hand and by this search: a preset, a head and a unit.
+HOSTILE: Final = (
+    ("ksi", "", '{"event":"a:b",'),
+    ("ksi", "", '{"event":"a:b","data":{'),
+    ("ksi", "", '{"a":{"event":"a:b","data":{}},'),
+    ("ksi", "", '{"event":"a:b","data":{"x":"\n'),
+    ("ksi", "<|tools_prefix|>~~~ ksi", "{'event':/*"),
+    ("ksi", '"na"action"', "```\n"),
+    ("prompt_tools", "", '{"tool":"'),
+    ("any", "", '{"event":"a:b",'),
+    ("any", "", "@tool x\n"),
+    ("any", "", "<|channel|>"),
 )
 JSON_PIECES: Final = (
     *"{}[]:,\"\\\n '`>~@|<(=",
