@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -36,7 +36,7 @@ class Create(msgspec.Struct, forbid_unknown_fields=True):
     """*content* is the whole file: front matter and text."""
 
     name: str
-    content: str
+    content: Annotated[str, msgspec.Meta(extra_json_schema={"contentMediaType": "text/markdown"})]
     overwrite: bool = False
 
 

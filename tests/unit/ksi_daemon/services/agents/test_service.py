@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from ksi_daemon.errors import KsiError
+from ksi_daemon.extraction import Tool, protocol, teach
 from ksi_daemon.testing import Peer, connected, running_daemon
 
 PROXY = '''
@@ -320,6 +321,16 @@ async def test_what_an_agent_is_told_is_told_if_asked(var: Path) -> None:
     [tool] = info["told"]
     assert (tool["name"], tool["description"]) == ("state:get", described["summary"])
     assert tool["schema"] == described["schema"]
+
+
+async def test_an_agent_that_writes_files_is_taught_the_form_for_long_text(var: Path) -> None:
+    async with served(var) as (peer, _):
+        await peer.ask("agent:spawn", saying("hi", tools=["composition:create_component"]))
+        told = (await peer.ask("agent:info", {"agent_id": "ada", "told": True}))["told"]
+    tools = [Tool(**tool) for tool in told]
+    text = teach(protocol("ksi"), tools)
+    assert tools[0].schema["properties"]["content"]["contentMediaType"] == "text/markdown"
+    assert "~~~ksi composition:create_component id=" in text
 
 
 async def test_an_agent_is_not_taught_to_say_who_it_is(var: Path) -> None:
