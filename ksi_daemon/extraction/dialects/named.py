@@ -123,7 +123,7 @@ class NamedDialect(FramedDialect):
     restart: ClassVar[str] = rf"(?:{'|'.join(form.mark for form in FORMS.values())})"
     # Where nothing closes a call, something must stand behind it that cannot belong to it.
     closing: ClassVar[re.Pattern[str] | None] = re.compile(
-        rf"(?:{'|'.join(_TOKENS)})(?:[^\n]*+\n|\s*+[^\s<])" r'|\}\s*+[^\s},\]"<]'
+        rf"(?:{'|'.join(_TOKENS)})(?:[^\n]*+\n\s*+[^\s<]|\s*+[^\s<])" r'|\}\s*+[^\s},\]"<]'
     )
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:

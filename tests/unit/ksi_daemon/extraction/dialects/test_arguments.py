@@ -97,6 +97,7 @@ def test_a_name_that_is_none_is_refused_with_the_whole_block() -> None:
         pytest.param('f@{"x": 1} and', ENDS, False, id="may be closed yet"),
         pytest.param('f@{"x": 1} <<', ENDS, True, id="another began"),
         pytest.param('f@{"x": ">>', ENDS, False, id="in a string"),
+        pytest.param('f@{"x": ">>\n', ENDS, False, id="in a string that goes on"),
         pytest.param('f@{"x": 1', ENDS, False, id="in an object"),
         pytest.param('f@{"x": bad >>\n', ENDS, True, id="broken and closed"),
         pytest.param('f@{"x": bad\n\nmore', ENDS, False, id="broken"),

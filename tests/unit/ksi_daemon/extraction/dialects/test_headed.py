@@ -67,6 +67,9 @@ def test_reads_names_and_arguments(
             id="named by their key",
         ),
         pytest.param('<tool_call>{"a": 1}</tool_call>', [], ["missing_name"], "", id="no object"),
+        pytest.param(
+            '<tool_call>{"arguments": {"x": 1}}</tool_call>', [], ["missing_name"], "", id="no key"
+        ),
         pytest.param(f"<tool_call>{A}}}</tool_call>", ["a"], [], "", id="a brace too many"),
         pytest.param(
             '<tool_call>{"name":"a","arguments":{"x":""</tool_call>"}}</tool_call>',

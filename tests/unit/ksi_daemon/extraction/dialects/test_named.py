@@ -38,6 +38,10 @@ WRITERS: Final[dict[str, Callable[[str, str], str]]] = {
     "mistral": lambda name, args: f"[TOOL_CALLS]{name}[ARGS]{args}",
     "mistral with an id": lambda name, args: f"[TOOL_CALLS]{name}[CALL_ID]a1b2[ARGS]{args}</s>",
     "mistral 11": lambda name, args: f"[TOOL_CALLS]{name}{args}",
+    "kimi over lines": lambda name, args: (
+        f"<|tool_calls_section_begin|>\n{KIMI}{name}:0\n{ARGS}\n{args}\n{KIMI_END}\n"
+        "<|tool_calls_section_end|>"
+    ),
     "llama": lambda name, args: f"<function={name}>{args}</function>",
     "llama with its end": lambda name, args: f"<function={name}>{args}</function><|eom_id|>",
     "functionary": lambda name, args: f">>>{name}\n{args}",
