@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from ksi_client.text import Color, Paint, clip, pad, visible, wrapped
+from ksi_client.views.extracted import answer
 from ksi_client.views.marked import Mark, marked, place, starts_of_lines
 from ksi_daemon.extraction import Call, Rejected
 from ksi_daemon.extraction.explanation import Explanation, Finding
@@ -50,6 +51,7 @@ def explained(text: str, explanation: Explanation, paint: Paint, cells: int) -> 
         for line in wrapped(visible(finding.rule), cells - len(_INDENT)):
             yield _INDENT + paint(line, "dim")
         yield ""
+    yield from answer(explanation.extraction, paint, cells)
     for line in wrapped(_summary(explanation), cells):
         yield paint(line, "dim")
 

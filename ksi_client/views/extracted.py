@@ -10,7 +10,7 @@ from ksi_client.text import Color, Paint, clip, visible
 from ksi_client.views.spans import excerpt
 from ksi_daemon.extraction import Call, Extraction, Rejected
 
-__all__ = ["extracted"]
+__all__ = ["answer", "extracted"]
 
 
 def extracted(text: str, found: Extraction, paint: Paint, cells: int) -> Iterator[str]:
@@ -24,7 +24,17 @@ def extracted(text: str, found: Extraction, paint: Paint, cells: int) -> Iterato
             args = visible(msgspec.json.encode(block.args).decode())
             yield f"  {paint('=', 'dim')} {clip(args, cells - 4)}"
         yield ""
+    yield from answer(found, paint, cells)
     yield paint(_summary(found), "dim")
+
+
+def answer(found: Extraction, paint: Paint, cells: int) -> Iterator[str]:
+    """Yield the final answer of *found* and the thought, each in a line, where there are any."""
+    if found.thought:
+        yield f"{paint('thought', 'dim')}  {clip(visible(found.thought), cells - 9)}"
+    if found.final is not msgspec.UNSET:
+        content = visible(msgspec.json.encode(found.final).decode())
+        yield f"{paint('final', 'bold')}  {clip(content, cells - 7)}"
 
 
 def _title(block: Call | Rejected, paint: Paint) -> str:

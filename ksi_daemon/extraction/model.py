@@ -105,8 +105,11 @@ def as_event(call: Call) -> dict[str, Any]:
 
 
 def to_json(extraction: Extraction) -> dict[str, Any]:
-    """Return the object that ``ksi extract --json`` prints."""
-    return {
+    """Return the object that ``ksi extract --json`` prints.
+
+    ``final`` and ``thought`` are in it only where the text has them.
+    """
+    found: dict[str, Any] = {
         "calls": [
             {
                 "name": call.name,
@@ -131,3 +134,8 @@ def to_json(extraction: Extraction) -> dict[str, Any]:
         ],
         "residual": extraction.residual,
     }
+    if extraction.final is not msgspec.UNSET:
+        found["final"] = extraction.final
+    if extraction.thought:
+        found["thought"] = extraction.thought
+    return found

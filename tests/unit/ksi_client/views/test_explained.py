@@ -84,3 +84,13 @@ def test_colours_mark_the_stretches() -> None:
     assert '\x1b[32m{"event": "a:b", "id"' in shown
     assert '\x1b[33m{"event": "a:b"' in shown
     assert '\x1b[35m{"event": "a:c"' in shown
+
+
+def test_a_final_answer_is_told() -> None:
+    text = '{"thought": "t", "final": {"content": null}}'
+    shown = list(explained(text, explain(text, protocol("json_action")), Paint(False), 80))
+    assert shown[2:] == [
+        "thought  t",
+        "final  null",
+        "preset json_action, strict: 0 calls, 0 rejected",
+    ]

@@ -33,3 +33,8 @@ def test_blocks_are_shown_where_they_stand() -> None:
 
 def test_prose_holds_nothing() -> None:
     assert lines(Extraction(TEXT)) == ["0 calls, 0 rejected"]
+
+
+def test_the_final_answer_and_the_thought() -> None:
+    found = Extraction("", final={"status": "ok"}, thought="done\x1b")
+    assert lines(found) == [r"thought  done\e", 'final  {"status":"ok"}', "0 calls, 0 rejected"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -35,6 +37,17 @@ def test_prints_what_the_command_line_promises() -> None:
         ],
         "residual": "rest",
     }
+
+
+@pytest.mark.parametrize(
+    ("extraction", "told"),
+    [
+        pytest.param(Extraction("", final=None), {"final": None}, id="the answer null"),
+        pytest.param(Extraction("", thought="t"), {"thought": "t"}, id="a thought"),
+    ],
+)
+def test_as_json_with_an_answer_or_a_thought(extraction: Extraction, told: dict[str, Any]) -> None:
+    assert to_json(extraction) == {"calls": [], "rejected": [], "residual": "", **told}
 
 
 @pytest.mark.parametrize(
