@@ -213,16 +213,19 @@ def _edits(text: str, call: Call) -> tuple[Edit, ...]:
 
 def _inner(text: str, protocol: Protocol, extraction: Extraction) -> Iterator[Finding]:
     """Yield the calls that stand in the arguments of calls, or in data."""
-    calls = _Spans(extraction.calls)
     others = _Spans([*extraction.rejected, *extraction.diagnostics])
-    own = {(call.start, call.name, msgspec.json.encode(call.args)) for call in extraction.calls}
     for found in candidates(text, protocol):
-        if (found.start, found.name, msgspec.json.encode(found.args)) in own:
-            continue
-        if calls.touched_by(found):
-            yield Finding("inner", found, _INNER)
+        around = next((call for call in extraction.calls if _holds(call, found)), None)
+        if around is not None:
+            # What makes a call in one dialect may be a whole block of another.
+            if (around.name, around.args) != (found.name, found.args):
+                yield Finding("inner", found, _INNER)
         elif not others.touched_by(found):
             yield Finding("inner", found, _IN_DATA)
+
+
+def _holds(call: Call, found: Call) -> bool:
+    return call.start <= found.start and found.end <= call.end
 
 
 def _unread(

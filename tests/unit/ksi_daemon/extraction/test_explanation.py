@@ -77,6 +77,10 @@ def test_it_is_told_in_what_an_inner_call_stands() -> None:
         assert (last.kind, last.rule.startswith(rule)) == ("inner", True)
 
 
+def test_a_block_that_two_dialects_know_is_one_finding() -> None:
+    assert seen(HERMES, "any") == [("call", "a", 0)]
+
+
 def test_what_has_its_finding_is_not_told_as_unread() -> None:
     text = '{"event": "a:b", "data": {"tool": "x", "arguments": {}}}'
     assert seen(text, "prompt_tools") == [("inner", "nested_call", 0)]
