@@ -43,7 +43,8 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     """One reply of a model.
 
     *stop_reason* is None when the text may not be whole: what looks like a call in it must not
-    fire. *incomplete* then says why, for a person. *first_token_ms* and *latency_ms* are
+    fire. *incomplete* then says why, for a person. *message* is the vendor's own message if it
+    holds native calls, for ``extraction.read_native``. *first_token_ms* and *latency_ms* are
     measured by the shell that asked, over the last of *attempts*.
     """
 
@@ -55,6 +56,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     first_token_ms: float | None = None
     attempts: int = 1
     incomplete: str | None = None
+    message: dict[str, Any] | None = None
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):

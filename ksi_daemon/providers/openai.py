@@ -144,7 +144,7 @@ class _Words(msgspec.Struct):
     refusal: str | None = None
     reasoning_content: Any = None
     reasoning: Any = None
-    tool_calls: Any = None
+    tool_calls: list[Any] | None = None
 
 
 class _Choice(msgspec.Struct):
@@ -184,6 +184,7 @@ def _delta(chunk: _Chunk) -> Delta:
     return Delta(
         text=_text(words),
         thinking=bool(words.reasoning_content or words.reasoning or words.tool_calls),
+        tool_calls=tuple(words.tool_calls or ()),
         finish=finish,
         stop_reason=_STOP_REASONS.get(finish or ""),
         model=chunk.model,

@@ -14,6 +14,7 @@ import msgspec
 from ksi_daemon.errors import ProviderError
 from ksi_daemon.providers.failures import shown
 from ksi_daemon.providers.model import Capabilities, Completion, Request, StopReason, Usage
+from ksi_daemon.providers.native_calls import NativeCalls
 
 __all__ = ["MAX_REPLY_BYTES", "Delta", "Timeouts", "Transcript", "Vendor"]
 
@@ -39,12 +40,14 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """What one piece of a stream, or a whole answer, adds to the completion.
 
     *thinking* says that the model produced something that is no text, which is a sign of life.
+    *tool_calls* are pieces of native calls (``native_calls``).
     *finish* is the vendor's word for the end; *stop_reason* is what it means, None if it means
     that the text is not whole. *last* says that nothing follows.
     """
 
     text: str = ""
     thinking: bool = False
+    tool_calls: tuple[Any, ...] = ()
     finish: str | None = None
     stop_reason: StopReason | None = None
     model: str | None = None
@@ -105,6 +108,7 @@ class Transcript:
         self._room = max_bytes
         self._parts: list[str] = []
         self._held = ""
+        self._calls = NativeCalls()
         self._usage = Usage()
         self._finish: str | None = None
         self._stop_reason: StopReason | None = None
@@ -127,6 +131,8 @@ class Transcript:
         self._last = self._last or delta.last
         if delta.finish is not None:
             self._finish, self._stop_reason = delta.finish, delta.stop_reason
+        for piece in delta.tool_calls:
+            self._take_call(piece)
         return self._append(delta.text)
 
     def completion(self, *, latency_ms: float, first_token_ms: float | None) -> Completion:
@@ -136,15 +142,23 @@ class Transcript:
                 "the provider's answer holds no reply", code="provider_empty", retryable=True
             )
         incomplete = self._incomplete()
+        text = "".join(self._parts)
         return Completion(
-            text="".join(self._parts),
+            text=text,
             stop_reason=None if incomplete else self._stop_reason,
             model=self._model,
             usage=self._usage,
             latency_ms=latency_ms,
             first_token_ms=first_token_ms,
             incomplete=incomplete,
+            message=self._calls.message(text),
         )
+
+    def _take_call(self, piece: Any) -> None:
+        if not self.is_full:
+            self._room -= self._calls.add(piece)
+        if self._room < 0:
+            self._room, self.is_full = 0, True
 
     def _append(self, piece: str) -> str:
         text, self._held = _whole(self._held + piece)

@@ -178,7 +178,13 @@ class Exchange:
             stop_reason=completion.stop_reason,
             tools=self.session.tools,
         )
-        return search() if len(text) < LARGE_TEXT else await anyio.to_thread.run_sync(search)
+        found = search() if len(text) < LARGE_TEXT else await anyio.to_thread.run_sync(search)
+        if completion.message is None:
+            return found
+        declared = self.session.provider.capabilities.native_tool_calls
+        return extraction.choose(
+            extraction.read_native(completion.message), found, declared=declared
+        )
 
     async def _store(
         self, provider: Provider, completion: Completion, blocks: tuple[Block, ...]

@@ -1,0 +1,64 @@
+"""Native calls that come in pieces, put together into the message that they are part of.
+
+The pieces are those of OpenAI's stream: the first of a call has its id and name, each one has more
+of the text of its arguments, and ``index`` says to which call it belongs. A whole call, as Ollama
+sends it, is a piece without an index. What a call means is for ``extraction.read_native`` to say.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["NativeCalls"]
+
+PIECE: Final = 64  # bytes: what a piece without arguments counts for
+
+
+class _Call(msgspec.Struct):
+    first: Any
+    pieces: list[str]
+
+
+class NativeCalls:
+    """The calls of one message, while they arrive."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+
+    def add(self, piece: Any) -> int:
+        """Take *piece* and return about how many bytes of memory that takes."""
+        index = piece.get("index") if isinstance(piece, dict) else None
+        known = self._by_index.get(index) if isinstance(index, int) else None
+        if known is None:
+            known = _Call(piece, [])
+            self._calls.append(known)
+            if isinstance(index, int):
+                self._by_index[index] = known
+        else:
+            known.pieces.append(_arguments(piece))
+        return PIECE + len(_arguments(piece))
+
+    def message(self, text: str) -> dict[str, Any] | None:
+        """Return the message of the assistant with *text* beside the calls, None without any."""
+        if not self._calls:
+            return None
+        calls = [_whole(call) for call in self._calls]
+        return {"role": "assistant", "content": text, "tool_calls": calls}
+
+
+def _whole(call: _Call) -> Any:
+    first = call.first
+    function = first.get("function") if isinstance(first, dict) else None
+    if not isinstance(function, dict) or not call.pieces:
+        return first
+    arguments = "".join([_arguments(first), *call.pieces])
+    return {**first, "function": {**function, "arguments": arguments}}
+
+
+def _arguments(piece: Any) -> str:
+    function = piece.get("function") if isinstance(piece, dict) else None
+    arguments = function.get("arguments") if isinstance(function, dict) else None
+    return arguments if isinstance(arguments, str) else ""
