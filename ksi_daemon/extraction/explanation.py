@@ -69,6 +69,7 @@ RULES: Final[Mapping[str, str]] = MappingProxyType(
         "duplicate_keys": "Of a key that stands twice the last value counts.",
     }
 )
+_NOTES: Final[Mapping[str, Kind]] = MappingProxyType({"shown": "shown", "nested_call": "inner"})
 _INNER: Final = "Only the outermost call runs: what its arguments hold is content."
 _IN_DATA: Final = "Data that holds a call is data."
 
@@ -190,8 +191,7 @@ def _calls(text: str, calls: tuple[Call, ...]) -> Iterator[Finding]:
 
 
 def _noted(note: Diagnostic) -> Finding:
-    kind: Kind = {"shown": "shown", "nested_call": "inner"}.get(note.code, "note")  # type: ignore[assignment]
-    return Finding(kind, note, RULES.get(note.code, ""))
+    return Finding(_NOTES.get(note.code, "note"), note, RULES.get(note.code, ""))
 
 
 def _form(dialect: str) -> str:
