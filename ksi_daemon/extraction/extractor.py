@@ -130,7 +130,7 @@ class Reply:
 
     def read(self, at: int = 0) -> None:
         """Read all blocks that begin at *at* or behind it."""
-        if self._plan.framed:
+        if present(self._text, self._plan.framed):
             self._read_with_frames(at)
         else:
             self._read_objects(at, len(self._text))
