@@ -173,7 +173,8 @@ class FramedDialect(Dialect):
     """One way to write a call between marks that are no JSON.
 
     *opener* finds where a block may begin; *restart* is a regular expression for such a place at
-    the start of a line, behind the indentation.
+    the start of a line, behind the indentation. Neither these nor ``frame`` look at more than 512
+    characters before that place, for a stream keeps no more.
     """
 
     opener: ClassVar[re.Pattern[str]]

@@ -265,6 +265,12 @@ def test_what_stands_before_a_lone_closing_tag_is_a_thought(
     assert [note.code for note in result.diagnostics] == codes
 
 
+def test_a_lone_closing_tag_is_prose_where_no_reply_begins_in_a_thought() -> None:
+    result = read(f"{USE}\n</think>\n", open_thought=False)
+    assert [call.id for call in result.calls] == ["ksiu_1"]
+    assert result.diagnostics == ()
+
+
 def test_ids_stay_apart() -> None:
     result = read(f"{USE} {USE} {USE.replace('a:b', 'a:c')}")
     assert [(call.id, call.id_generated) for call in result.calls] == [
