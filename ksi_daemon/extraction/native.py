@@ -369,9 +369,10 @@ def _as_object(args: Any, key: str) -> dict[str, Any]:
 
 
 def _excerpt(value: Any, length: int | None) -> str:
-    """Return *value* as JSON, "" if it is nested too deep for that."""
+    """Return *value* as JSON that can be stored, "" if it is nested too deep for that."""
     try:
-        return json.dumps(value, ensure_ascii=False)[:length]
+        written = json.dumps(value, ensure_ascii=False)[:length]
+        return written.encode("utf-8", "replace").decode()
     except (RecursionError, ValueError, TypeError):
         return ""
 

@@ -7,6 +7,7 @@ sends it, is a piece without an index. What a call means is for ``extraction.rea
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 import msgspec
@@ -45,7 +46,7 @@ class NativeCalls:
         """Return the message of the assistant with *text* beside the calls, None without any."""
         if not self._calls:
             return None
-        calls = [_whole(call) for call in self._calls]
+        calls = [_sound(_whole(call)) for call in self._calls]
         return {"role": "assistant", "content": text, "tool_calls": calls}
 
 
@@ -56,6 +57,19 @@ def _whole(call: _Call) -> Any:
         return first
     arguments = "".join([_arguments(first), *call.pieces])
     return {**first, "function": {**function, "arguments": arguments}}
+
+
+def _sound(call: Any) -> Any:
+    """Return *call* with the halves of characters put together, and without those left over.
+
+    What is nested too deep to be written is no call, and is rejected as that.
+    """
+    try:
+        written = json.dumps(call, ensure_ascii=False)
+        whole = written.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return json.loads(whole)
+    except RecursionError:
+        return None
 
 
 def _arguments(piece: Any) -> str:

@@ -7,7 +7,7 @@ the replies calls ``resume_at``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import anyio
 import msgspec
@@ -42,12 +42,16 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One reply, *delay_s* seconds after it was asked for. *stop_reason* null: it broke off."""
+    """One reply, *delay_s* seconds after it was asked for. *stop_reason* null: it broke off.
+
+    *tool_calls* are native calls in OpenAI's form.
+    """
 
     text: str = ""
     stop_reason: StopReason | None = "stop"
     delay_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
     error: Failure | str | None = None
+    tool_calls: tuple[Any, ...] = ()
 
 
 class Spec(
@@ -114,6 +118,7 @@ class ScriptedProvider:
             latency_ms=latency_ms,
             first_token_ms=latency_ms if reply.text else None,
             incomplete=None if reply.stop_reason else "the script says that the reply broke off",
+            message=_message(reply),
         )
 
     async def aclose(self) -> None:
@@ -129,6 +134,12 @@ class ScriptedProvider:
 
 def _reply(written: str | Reply) -> Reply:
     return Reply(text=written) if isinstance(written, str) else written
+
+
+def _message(reply: Reply) -> dict[str, Any] | None:
+    if not reply.tool_calls:
+        return None
+    return {"role": "assistant", "content": reply.text, "tool_calls": list(reply.tool_calls)}
 
 
 def _error(written: str | Failure) -> ProviderError:

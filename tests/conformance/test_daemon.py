@@ -63,6 +63,23 @@ def query(log: Path, sql: str) -> list[tuple[Any, ...]]:
         database.close()
 
 
+async def test_S004_29_native_calls_of_a_provider_that_declares_none_run_and_are_answered() -> None:
+    async with house() as (ksi, _):
+        calls = [
+            {"id": "c1", "function": {"name": "agent_status", "arguments": '{"status": "one"}'}},
+            {"id": "c2", "function": {"name": "agent:status", "arguments": "[1]"}},
+            {"id": "c3", "function": {"name": "agent:status", "arguments": {"status": "two"}}},
+        ]
+        await spawn(ksi, {"text": "So:", "stop_reason": "tool_calls", "tool_calls": calls}, "Done.")
+        answer = await send(ksi)
+        found = await logged(ksi, "agent:status")
+        [rejected] = await logged(ksi, "extraction:rejected")
+    assert (answer["text"], answer["turns"]) == ("Done.", 2)
+    assert [each["data"]["status"] for each in found] == ["one", "two"]
+    assert [each["call"]["id"] for each in found] == ["c1", "c3"]
+    assert rejected["error"]["code"] == "args_type"
+
+
 async def test_K1_spawn_emit_read() -> None:
     async with house() as (ksi, _):
         text = f"First {event('agent:status', {'status': 'one'})} then\n" + tool_use(

@@ -182,9 +182,9 @@ class Exchange:
         if completion.message is None:
             return found
         declared = self.session.provider.capabilities.native_tool_calls
-        return extraction.choose(
-            extraction.read_native(completion.message), found, declared=declared
-        )
+        names = extraction.native_names(self.session.tools or ())
+        native = extraction.read_native(completion.message, names=names)
+        return extraction.choose(native, found, declared=declared)
 
     async def _store(
         self, provider: Provider, completion: Completion, blocks: tuple[Block, ...]
@@ -203,6 +203,7 @@ class Exchange:
             "usage": completion.usage,
             "text": completion.text,
             **({"incomplete": completion.incomplete} if completion.incomplete else {}),
+            **({"message": completion.message} if completion.message else {}),
         }
         submitted = await self._notify(
             "completion:result",

@@ -167,6 +167,15 @@ def test_S004_38_what_is_missing(entry: Any, outcome: tuple[str, str]) -> None:
     assert outcomes + [(each.code, each.id) for each in read.rejected] == [outcome]
 
 
+def test_what_is_told_of_a_bad_call_can_be_stored() -> None:
+    [block] = found(
+        openai(
+            call(["\ud800"]),
+        )
+    ).rejected
+    assert block.excerpt.encode().startswith(b'{"id": "c1"')
+
+
 def test_calls_are_limited() -> None:
     read = found(openai(*(call({}, f"c{number}") for number in range(MAX_CALLS + 2))))
     assert len(read.calls) == MAX_CALLS

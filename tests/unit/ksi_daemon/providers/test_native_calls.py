@@ -43,6 +43,11 @@ def read(*pieces: Any) -> list[tuple[str, Any]]:
             [("o1", {"x": 1})],
             id="whole, with an object",
         ),
+        pytest.param(
+            [FIRST, more('{"x": "\ud83d'), more('\ude00 \ud83d"}')],
+            [("call_1", {"x": "\U0001f600 \ufffd"})],
+            id="halves of characters",
+        ),
         pytest.param([FIRST, more(5)], [("call_1", {})], id="a number as a piece"),
     ],
 )

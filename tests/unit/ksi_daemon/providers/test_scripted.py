@@ -57,6 +57,14 @@ async def test_text_is_handed_on_in_pieces() -> None:
     assert ("".join(pieces), len(pieces)) == (completion.text, 3)
 
 
+async def test_native_calls_come_in_the_message() -> None:
+    call = {"id": "c1", "function": {"name": "a", "arguments": "{}"}}
+    completion = await ScriptedProvider(
+        Spec(replies=(Reply(text="x", tool_calls=(call,)),))
+    ).complete(ASK)
+    assert completion.message == {"role": "assistant", "content": "x", "tool_calls": [call]}
+
+
 async def test_a_reply_that_broke_off() -> None:
     completion = await scripted(Reply(text="ab", stop_reason=None)).complete(ASK)
     assert (completion.text, completion.stop_reason, completion.incomplete) == (
