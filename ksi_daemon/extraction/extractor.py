@@ -7,8 +7,8 @@ protocol gives the same result, but for the ids that are generated.
 
 from __future__ import annotations
 
-import os
 import re
+import secrets
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -51,7 +51,7 @@ EXCERPT: Final = 60  # characters on either side of the place in question
 
 def new_call_id() -> str:
     """Return an id that no other call has: ``ksiu_<milliseconds>_<random>``."""
-    return f"ksiu_{time.time_ns() // 1_000_000}_{os.urandom(6).hex()}"
+    return f"ksiu_{time.time_ns() // 1_000_000}_{secrets.token_hex(6)}"
 
 
 def extract(
