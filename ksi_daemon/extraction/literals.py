@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 __all__ = [
+    "MAX_DIGITS",
     "Bracket",
     "Halt",
     "Language",
@@ -23,6 +24,9 @@ __all__ = [
     "past_blanks",
     "read_literal",
 ]
+
+# More cannot be written in decimal again: Python refuses it to keep conversion linear.
+MAX_DIGITS: Final = 3500
 
 _BLANK: Final = frozenset(" \t\n\r\f")
 _BLANKS: Final = re.compile(r"[ \t\n\r\f]*+")

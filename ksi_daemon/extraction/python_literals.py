@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from ksi_daemon.extraction.literals import (
+    MAX_DIGITS,
     Bracket,
     Halt,
     Language,
@@ -30,9 +31,6 @@ from ksi_daemon.extraction.literals import (
 )
 
 __all__ = ["ARGUMENT", "A_CALL", "CALLEE", "PythonCall", "is_argument_name", "read_call"]
-
-# More cannot be written in decimal again: Python refuses it to keep conversion linear.
-MAX_DIGITS: Final = 3500
 
 A_CALL: Final = "a call"
 ARGUMENT: Final = "an argument with its name, as in path='a'"

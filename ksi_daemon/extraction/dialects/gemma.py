@@ -34,6 +34,7 @@ from ksi_daemon.extraction.dialects.base import (
 from ksi_daemon.extraction.dialects.framing import halted
 from ksi_daemon.extraction.dialects.reach import Reach, reach
 from ksi_daemon.extraction.literals import (
+    MAX_DIGITS,
     Bracket,
     Halt,
     Language,
@@ -60,7 +61,6 @@ FORMS: Final[Mapping[str, Form]] = MappingProxyType(
         "<start_function_call>": Form("<end_function_call>", "<escape>"),  # FunctionGemma
     }
 )
-MAX_DIGITS: Final = 3500  # as in ``python_literals``
 
 _MARK: Final = "|".join(map(re.escape, FORMS))
 _THOUGHT: Final = "<|channel>thought"
