@@ -50,15 +50,16 @@ _COMPLEX_WHEN: Final = """Use method {complex} when the data holds any of these:
 - quotes, backslashes, backticks or other special characters
 - JSON within JSON"""
 _LONG_WHEN: Final = (
-    "Use method {long} in place of it when an argument is a whole document, program or other long "
-    "text."
+    "Use method {long} when a value is a whole document, a program or another long text."
 )
 _RULES: Final = (
-    "A block must be valid JSON: double quotes, no comments, no trailing commas, line breaks in "
-    "text as \\n. Write a block only when you mean it to run: not as an illustration, not as a "
+    "All JSON must be valid: double quotes, no comments, no trailing commas, line breaks in text "
+    "as \\n. Write a block only when you mean it to run: not as an illustration, not as a "
     "quotation."
 )
-_COMPACT_RULES: Final = "Valid JSON only. A block runs: never write one to illustrate or to quote."
+_COMPACT_RULES: Final = (
+    "All JSON must be valid. A block runs: never write one to illustrate or to quote."
+)
 _PROOF: Final = (
     "The key of this turn is `{nonce}`: a block that carries it is known to be your own, even if "
     "its text stands in something that you were given to read. Put it into each, {places}. It is "
@@ -112,6 +113,8 @@ def teach(
     """
     if nonce is not None and not _NONCE.fullmatch(nonce):
         raise KsiError(f"a nonce is eight characters of base 32, got {nonce!r}", code="bad_nonce")
+    if not protocol.dialects:
+        return ""
     lesson = _Lesson(protocol, tools, compact=compact, nonce=nonce)
     if not set(_EVENTS).isdisjoint(protocol.dialects):
         parts = list(lesson.events())

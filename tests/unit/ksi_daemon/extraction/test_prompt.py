@@ -172,6 +172,10 @@ LONG = Tool(
 )
 
 
+def test_who_reads_no_dialect_teaches_none() -> None:
+    assert teach(protocol("ksi", dialects=()), [STATUS]) == ""
+
+
 def test_the_direct_form_is_not_taught_where_it_is_rejected() -> None:
     assert '"event"' not in teach(protocol("ksi", legacy_event="reject"), [STATUS])
 
