@@ -197,10 +197,11 @@ def _unescaped(bare: str) -> Meant | None:
     if '"' not in bare or not bare.startswith(("[", "{")) or _BARE_QUOTE.search(bare):
         return None
     try:
-        text, end = scan(f'"{bare}"', 0)
+        text, _ = scan(f'"{bare}"', 0)
     except (StopIteration, ValueError):
         return None
-    found = _container(text) if end == len(bare) + 2 else None
+    # If a quote of its own ended the text early, a backslash is the last of it.
+    found = _container(text)
     return Meant(found.value, ("escaped_quotes",), found.repeated) if found else None
 
 

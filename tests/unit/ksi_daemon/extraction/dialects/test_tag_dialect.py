@@ -259,6 +259,7 @@ HEADS = {
 UNITS = [
     *((name, HEADS[name], unit) for name in NAMES for unit in MARKS[name]),
     *((name, "", HEADS[name]) for name in NAMES),
+    ("function_tags", '<function name="f">', '<param name="a"><![CDATA[</param>'),
     *((name, "", HEADS[name] + "1") for name in NAMES),
     *((name, "", DIALECTS[name].write("f", {"a": 1}, "")) for name in NAMES),
 ]

@@ -48,6 +48,13 @@ OBJECT = frozenset({"object"})
         pytest.param("[1], [2]", "[1], [2]", id="two arrays"),
         pytest.param('1, "b": 2', '1, "b": 2', id="members of an object"),
         pytest.param('[1], "": [2]', '[1], "": [2]', id="members with an empty key"),
+        pytest.param(
+            '[{"a": 1, "a": 2}], "b": [3]', '[{"a": 1, "a": 2}], "b": [3]', id="odd members"
+        ),
+        pytest.param(
+            '[{"a": 1, "a": 2}], "": [3]', '[{"a": 1, "a": 2}], "": [3]', id="odd empty keys"
+        ),
+        pytest.param('[\\\\"a"]', '[\\\\"a"]', id="an escaped backslash before a quote"),
         pytest.param("{ f(x) }", "{ f(x) }", id="code"),
         pytest.param('"quoted"', '"quoted"', id="quotes belong to a text"),
         pytest.param('"5"', "5", id="quotes keep a number a text"),
@@ -193,8 +200,10 @@ def test_nothing_is_known_of_a_tool_without_a_schema(tools: Any) -> None:
 
 
 def test_a_schema_that_multiplies_is_given_up() -> None:
-    schema = {"properties": {"a": {"anyOf": [{"$ref": "#/properties/a"}] * 10}}}
-    assert kinds_of({"f": schema}, "f", "a") is None
+    steps = {str(n): {"anyOf": [{"$ref": f"#/properties/{n + 1}"}] * 10} for n in range(10)}
+    schema = {"properties": {**steps, "10": {"type": "string"}}}
+    assert kinds_of({"f": schema}, "f", "0") is None
+    assert kinds_of({"f": schema}, "f", "8") == STRING
 
 
 texts = st.text() | st.text(st.sampled_from('"\\[]{},:1aN \n')) | st.sampled_from(["null", '"1"'])
