@@ -10,11 +10,13 @@ import re
 from collections import defaultdict
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Absolute times are noise on a shared machine: what is slow is found by doubling, not by a clock.
 # `make test` tries the same examples each time; `make soak` looks for new ones.
-settings.register_profile("ksi", deadline=None, derandomize=True)
+settings.register_profile(
+    "ksi", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile(
     "soak", settings.get_profile("ksi"), max_examples=2_500, derandomize=False
 )
