@@ -105,8 +105,13 @@ class TagDialect(FramedDialect):
         """Return a call of the tool *name* with *texts* as its arguments."""
 
     def _family(self, opener: re.Match[str]) -> Family:
-        by_group = [family for family in self.families for _ in family.openers]
-        return by_group[(opener.lastindex or 1) - 1]
+        """Return the family whose opener matched: there is a group behind each of them."""
+        group = opener.lastindex or 1
+        for family in self.families:
+            if group <= len(family.openers):
+                return family
+            group -= len(family.openers)
+        raise AssertionError(opener)  # it has no other groups
 
     def _texts_in(self, written: str, name: str) -> dict[str, Any] | None:
         """Return the texts of the arguments in *written*, None if it is not just that call."""
