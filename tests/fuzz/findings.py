@@ -1,4 +1,4 @@
-"""What the fuzzer found, as rows, and what every text is held to."""
+"""What the fuzzer and the properties found, as rows, and what every text is held to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,22 @@ from tests.properties import sound
 __all__ = ["SLOW", "UNSOUND", "check"]
 
 # Texts that gave an unsound result: by what was wrong, the preset and the text.
-UNSOUND: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({})
+UNSOUND: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "the span of a call left out its mark": (
+            "any",
+            '<|action_start|>\n<tool_call>{"name": "a:b", "arguments": {}}</tool_call>',
+        ),
+        "arguments under another key were dropped": (
+            "any",
+            '<|action_start|><|plugin|>{"type": "ksi_tool_use", "name": "a", "input": {"x": 1}}',
+        ),
+        "a raw line end in a key was no repair": (
+            "any",
+            "<|tool_call_start|>[f(v={'a\nb': None})]<|tool_call_end|>",
+        ),
+    }
+)
 # Texts that, repeated, cost more than their length: by what was read again and again.
 SLOW: Final[Mapping[str, str]] = MappingProxyType(
     {
