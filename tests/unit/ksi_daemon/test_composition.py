@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -198,7 +200,7 @@ def test_any_graph_ends_in_a_component_or_a_named_circle(
     except ComponentError as exc:
         circle = exc.message.rpartition(": ")[2].split(" -> ")
         assert circle[0] == circle[-1]
-        for name, following in zip(circle, circle[1:], strict=False):
+        for name, following in pairwise(circle):
             extends, mixins, dependencies = graph[name]
             assert following in (extends, *mixins, *dependencies)
     else:
