@@ -219,6 +219,7 @@ GOLDEN: Final = [
     '[f(a=1), g(b="]")]\nThought: x\nAction: f\nAction Input: {"x": 1}\nObservation: y\n',
     "<|channel|>analysis<|message|>hm<|end|><|channel|>commentary to=functions.f"
     ' <|constrain|>json<|message|>{"x":1}<|call|>',
+    '{"event":"a:b","data":{"x":"{"c":""\n```\n\\"x\n{"event":"a:b","data":{"x":"unclosed\n","e',
     '{"thought":"t","action":{"tool":"f","args":{}}}',
     '{"final":{"content":1}}',
 ]
