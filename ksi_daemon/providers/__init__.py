@@ -12,6 +12,7 @@ from ksi_daemon.providers.model import (
     Provider,
     Request,
     StopReason,
+    Tool,
     Usage,
 )
 from ksi_daemon.providers.specs import PROVIDERS, build
@@ -24,6 +25,7 @@ __all__ = [
     "Provider",
     "Request",
     "StopReason",
+    "Tool",
     "Usage",
     "build",
 ]

@@ -7,24 +7,57 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-__all__ = ["Capabilities", "Completion", "Message", "Provider", "Request", "StopReason", "Usage"]
+__all__ = [
+    "Capabilities",
+    "Capability",
+    "Completion",
+    "Message",
+    "Provider",
+    "Request",
+    "StopReason",
+    "Tool",
+    "Usage",
+]
 
 StopReason = Literal["stop", "length", "tool_calls", "content_filter"]
+Capability = Literal["streaming", "native_tool_calls", "free_tool_role", "self_contained_tools"]
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry of a conversation in the canonical form, before any vendor's shape."""
+    """One entry of a conversation in the canonical form, before any vendor's shape.
+
+    *native* is the assistant's message with native calls, in any vendor's form with the ids that
+    the calls have (``extraction.replay``). Messages of the role "tool" behind it answer these
+    calls by *call_id*; one that answers none is text for the user, unless the provider takes the
+    role freely. *name* is the tool, *is_error* says that the call failed.
+    """
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
     name: str | None = None
     call_id: str | None = None
+    is_error: bool = False
+    native: dict[str, Any] | None = None
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A tool for native calls. *name* is one that vendors accept (``extraction.native_names``),
+    *schema* the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What a completion is made from. None leaves a value to the provider."""
+    """What a completion is made from. None leaves a value to the provider.
+
+    *tools* are offered for native calls; without any, the request says nothing of tools. *extra*
+    are fields for the vendor's body, which win over all others.
+    """
 
     messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
     model: str | None = None
     max_tokens: int | None = None
     temperature: float | None = None
@@ -60,7 +93,13 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider can do beyond text in, text out."""
+    """What a provider can do beyond text in, text out.
+
+    *streaming*: its text comes in pieces. *native_tool_calls*: it takes tools and answers with
+    calls beside its text. *free_tool_role*: it takes a message of the role "tool" that answers no
+    native call. *self_contained_tools*: it runs tools of its own, so that calls of tools in its
+    text are not for us.
+    """
 
     streaming: bool = False
     native_tool_calls: bool = False
