@@ -164,7 +164,8 @@ def _closed(text: str, told: Named, body: Body, ends: Ends, reading: Reading) ->
     if closer is not None and _closed_again(text, closer, limit, ends):
         return _refused(told, closer.end(), _CLOSED_TWICE, closer.start())
     complete = past_surplus(text, body.end, body.value)
-    if closer is None and _RUN_ON.match(text, body.end):
+    cut_short = complete is not None and complete > body.end and bool(body.repeated)
+    if cut_short or (closer is None and _RUN_ON.match(text, body.end)):
         complete = None
     if complete is None or (complete > body.end and not reading.repairs):
         fault = Fault("malformed_block", "it ends before what belongs to it: a brace too many")

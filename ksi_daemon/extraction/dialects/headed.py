@@ -145,7 +145,7 @@ def _pieces(text: str, at: int, closer: str, reading: Reading) -> list[Piece]:
 def _read(text: str, at: int, closer: str, body: Body, reading: Reading) -> Piece:
     """Return the call that the object at *at* makes, if nothing that belongs to it follows it."""
     end = past_surplus(text, body.end, body.value, _KEYS)
-    if end is None or (end > body.end and not reading.repairs):
+    if end is None or (end > body.end and (body.repeated or not reading.repairs)):
         fault = Fault("malformed_block", "it ends before what belongs to it: a brace too many")
         limit, closed = _limit(text, body.end, closer)
         return Piece(at, limit if closed else body.end, fault, body.end)

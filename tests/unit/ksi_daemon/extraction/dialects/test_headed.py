@@ -72,6 +72,13 @@ def test_reads_names_and_arguments(
         ),
         pytest.param(f"<tool_call>{A}}}</tool_call>", ["a"], [], "", id="a brace too many"),
         pytest.param(
+            '<tool_call>{"name":"a","arguments":{"x":1,"x":2}}}</tool_call>',
+            [],
+            ["malformed_block"],
+            "",
+            id="a brace too many behind a key that comes twice",
+        ),
+        pytest.param(
             '<tool_call>{"name":"a","arguments":{"x":""</tool_call>"}}</tool_call>',
             [],
             ["malformed_block"],
