@@ -45,6 +45,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "send": Entry("Agents", "agents", "Give an agent a message and show its answer."),
     "agents": Entry("Agents", "agents", "List the agents that live."),
     "terminate": Entry("Agents", "agents", "End agents, by id or by pattern."),
+    "components": Entry("Agents", "components", "List, show, check, add what agents are made of."),
     "emit": Entry("Events", "emit", "Emit any event and show its result."),
     "discover": Entry("Events", "discover", "List the events that there are."),
     "help": Entry("Events", "discover", "Describe an event: its fields, an example."),

@@ -10,7 +10,7 @@ import click
 from ksi_client.session import Session
 from ksi_daemon.errors import KsiError
 
-__all__ = ["agent_ids", "event_names"]
+__all__ = ["agent_ids", "component_names", "event_names"]
 
 # A shell that waits for its user's Tab must not wait for us.
 PATIENCE_S: Final = 0.25
@@ -26,6 +26,15 @@ def agent_ids(context: click.Context, parameter: click.Parameter, incomplete: st
     """Return the agents whose ids begin with *incomplete*."""
     listed = _asked(context, "agent:list", {}).get("agents", ())
     return [agent["agent_id"] for agent in listed if agent["agent_id"].startswith(incomplete)]
+
+
+def component_names(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Return the components whose names begin with *incomplete*."""
+    found = _asked(context, "composition:list", {})
+    listed = (*found.get("components", ()), *found.get("broken", ()))
+    return [each["name"] for each in listed if each["name"].startswith(incomplete)]
 
 
 def _asked(context: click.Context, event: str, data: dict[str, Any]) -> dict[str, Any]:

@@ -9,16 +9,17 @@ from typing import Any
 import click
 import msgspec
 
-from ksi_client.completing import agent_ids
+from ksi_client.completing import agent_ids, component_names
 from ksi_client.session import Session, common
 from ksi_client.text import visible
+from ksi_client.variables import variables_option
 from ksi_client.views import reports
 
 __all__ = ["agents", "send", "spawn", "terminate"]
 
 
 @click.command()
-@click.argument("component", metavar="COMPONENT|FILE|-")
+@click.argument("component", metavar="COMPONENT|FILE|-", shell_complete=component_names)
 @click.option("--prompt", metavar="TEXT", help="The agent's first message.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the answer to the prompt.")
 @click.option("--id", "agent_id", metavar="ID", help="The agent's id; by default from its name.")
@@ -29,7 +30,7 @@ __all__ = ["agents", "send", "spawn", "terminate"]
 )
 @click.option("--profile", metavar="NAME", help="The profile of what it may do.")
 @click.option("--allow", multiple=True, metavar="PATTERN", help="An event it may emit; repeatable.")
-@click.option("--var-set", multiple=True, metavar="NAME=TEXT", help="A variable; repeatable.")
+@variables_option
 @common
 @click.pass_obj
 def spawn(
@@ -41,7 +42,7 @@ def spawn(
     provider: str | None,
     protocol: str | None,
     allow: tuple[str, ...],
-    var_set: tuple[str, ...],
+    variables: dict[str, str],
     **given: str | None,
 ) -> None:
     """Bring an agent to life.
@@ -55,7 +56,7 @@ def spawn(
         "provider": _name_or_object(provider),
         "protocol": _name_or_object(protocol),
         "allow": list(allow) or None,
-        "variables": dict(map(_variable, var_set)) or None,
+        "variables": variables or None,
         "prompt": prompt if no_wait else None,
     }
     with session.client() as client:
@@ -163,13 +164,6 @@ def _name_or_object(text: str | None) -> Any:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as exc:
         raise click.UsageError(f"{text!r} is no JSON: {exc}") from exc
-
-
-def _variable(word: str) -> tuple[str, str]:
-    name, equals, value = word.partition("=")
-    if not equals or not name:
-        raise click.UsageError(f"--var-set takes NAME=TEXT, not {word!r}")
-    return name, value
 
 
 def _without_none(fields: dict[str, Any]) -> dict[str, Any]:

@@ -153,8 +153,10 @@ def _bad_call(call: Call, part: str, registry: Registry) -> Iterator[Problem]:
         if is_event_name(call.name):
             yield _unknown_event(call.name, {*registry.names()}, part, "an example: ")
         return
+    # The daemon puts the agent's own id where the event wants it, as it does when the call runs.
+    own = {handlers[0].own: "agent"} if handlers[0].own else {}
     try:
-        _decode(handlers[0].decode, call.args)
+        _decode(handlers[0].decode, own | call.args)
     except (InvalidData, msgspec.ValidationError) as exc:
         yield Problem("args_schema", f"an example of {call.name!r}: {exc}", part)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -16,6 +16,8 @@ from ksi_daemon.services.components.files import DRAFTS, Files, draft_name
 
 __all__ = ["Components"]
 
+_MARKDOWN: Final = {"contentMediaType": "text/markdown"}
+
 
 class Name(msgspec.Struct, forbid_unknown_fields=True):
     name: str
@@ -27,6 +29,13 @@ class List(msgspec.Struct, forbid_unknown_fields=True):
     component_type: str | None = None
 
 
+class Validate(msgspec.Struct, forbid_unknown_fields=True):
+    """*content* is checked as if it were the file of the component *name*."""
+
+    name: str
+    content: Annotated[str, msgspec.Meta(extra_json_schema=_MARKDOWN)] | None = None
+
+
 class Render(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     variables: dict[str, str] = msgspec.field(default_factory=dict)
@@ -36,7 +45,7 @@ class Create(msgspec.Struct, forbid_unknown_fields=True):
     """*content* is the whole file: front matter and text."""
 
     name: str
-    content: Annotated[str, msgspec.Meta(extra_json_schema={"contentMediaType": "text/markdown"})]
+    content: Annotated[str, msgspec.Meta(extra_json_schema=_MARKDOWN)]
     overwrite: bool = False
 
 
@@ -106,9 +115,9 @@ class Components:
         }
 
     @handles("composition:validate", effect="observe", example={"name": "agents/greeter"})
-    def validate(self, data: Name, ctx: Context) -> dict[str, Any]:
+    def validate(self, data: Validate, ctx: Context) -> dict[str, Any]:
         """Tell all that is wrong with a component: references, names, examples."""
-        text = self._files.text(data.name)
+        text = self._files.text(data.name) if data.content is None else data.content
         found = problems(data.name, text, self._loader(data.name), self._router.registry)
         return {"name": data.name, "valid": not found, "problems": found}
 

@@ -13,6 +13,10 @@ from ksi_client.testing import StubDaemon
 def _names(stub: StubDaemon) -> None:
     stub.answers |= {
         "system:discover": lambda data: {"events": [{"name": data["pattern"].replace("*", "x")}]},
+        "composition:list": {
+            "components": [{"name": "agents/ada"}, {"name": "profiles/team"}],
+            "broken": [{"name": "agents/bad", "error": "no YAML"}],
+        },
         "agent:list": {"agents": [{"agent_id": "ada"}, {"agent_id": "bob"}]},
     }
 
@@ -31,6 +35,9 @@ def completed(words: list[str], incomplete: str) -> list[str]:
         pytest.param(["terminate", "ada"], "", ["ada", "bob"], id="more agents"),
         pytest.param(["events", "--agent"], "b", ["bob"], id="agents of an option"),
         pytest.param([], "re", ["reliability"], id="commands"),
+        pytest.param(["spawn"], "a", ["agents/ada", "agents/bad"], id="components"),
+        pytest.param(["components", "show"], "p", ["profiles/team"], id="a component to show"),
+        pytest.param(["components", "validate", "x"], "p", ["profiles/team"], id="more of them"),
     ],
 )
 def test_names_come_from_the_daemon(

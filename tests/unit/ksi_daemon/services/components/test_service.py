@@ -140,3 +140,20 @@ async def test_validate_tells_every_fault_at_once(var: Path, root: Path) -> None
     ]
     assert found["problems"][1]["hint"] == "did you mean 'agents/greeter'?"
     assert found["problems"][5]["hint"] == "did you mean 'agent:status'?"
+
+
+async def test_validate_of_a_text_that_is_no_component_yet(var: Path, root: Path) -> None:
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        asked = {"name": "./new.md", "content": "---\nextends: agents/greeter\n---\nSay `a:b`."}
+        found = await peer.ask("composition:validate", asked)
+        good = await peer.ask("composition:validate", asked | {"content": "Say hello."})
+    assert found["name"] == "./new.md"
+    assert [problem["code"] for problem in found["problems"]] == ["unknown_event"]
+    assert good == {"name": "./new.md", "valid": True, "problems": []}
+
+
+async def test_an_example_need_not_name_the_agent_itself(var: Path, root: Path) -> None:
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        example = '{"event": "agent:status", "data": {"status": "ready"}}'
+        found = await peer.ask("composition:validate", {"name": "x", "content": example})
+    assert found["problems"] == []
