@@ -15,7 +15,7 @@ import msgspec
 
 from ksi_daemon.extraction.prompt import Tool
 
-__all__ = ["tool_of"]
+__all__ = ["arguments", "tool_of"]
 
 _HIDDEN: Final = frozenset({"self", "cls", "ctx", "context"})
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -27,10 +27,8 @@ def tool_of(function: Callable[..., Any], name: str | None = None) -> Tool:
     The description is the first line of the docstring. A parameter without an annotation, or with
     one that JSON has nothing like, takes any value; one without a default is required.
     """
-    hints = _hints(function)
     taken = list(_taken(function))
-    kinds = [hints.get(each.name, Any) for each in taken]
-    schemas, components = _schemas(kinds)
+    schemas, components = _schemas(list(arguments(function).values()))
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {
@@ -46,9 +44,16 @@ def tool_of(function: Callable[..., Any], name: str | None = None) -> Tool:
     return Tool(name or own_name, first.strip(), schema)
 
 
+def arguments(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the type of each parameter that a model gives, Any where JSON has nothing like it."""
+    hints = _hints(function)
+    kinds = {each.name: hints.get(each.name, Any) for each in _taken(function)}
+    return {name: kind if _has_schema(kind) else Any for name, kind in kinds.items()}
+
+
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
-        return get_type_hints(function)
+        return get_type_hints(function, include_extras=True)
     except (NameError, TypeError, AttributeError):  # of a name that exists for type checkers only
         return {}
 
@@ -61,17 +66,33 @@ def _taken(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
 
 def _schemas(kinds: list[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the schema of each of *kinds*, and those that they refer to."""
-    known = [kind if _has_schema(kind) else Any for kind in kinds]
-    schemas, components = msgspec.json.schema_components(known, ref_template="#/$defs/{name}")
-    return list(schemas), components
+    beside: dict[str, Any] = {}
+
+    def described(kind: Any) -> dict[str, Any]:
+        schema = _own_schema(kind)
+        beside.update(schema.pop("$defs", {}))
+        return schema
+
+    schemas, components = msgspec.json.schema_components(
+        kinds, ref_template="#/$defs/{name}", schema_hook=described
+    )
+    return list(schemas), {**beside, **components}
 
 
 def _has_schema(kind: Any) -> bool:
     try:
-        msgspec.json.schema(kind)
-    except (TypeError, RuntimeError):
+        msgspec.json.schema(kind, schema_hook=_own_schema)
+    except (TypeError, RuntimeError, NotImplementedError):
         return False
     return True
+
+
+def _own_schema(kind: Any) -> dict[str, Any]:
+    """Return the schema that a pydantic model has of itself."""
+    describe = getattr(kind, "model_json_schema", None)
+    if describe is None:
+        raise NotImplementedError
+    return dict(describe())
 
 
 def _default(parameter: inspect.Parameter) -> dict[str, Any]:

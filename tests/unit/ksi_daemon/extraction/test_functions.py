@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Optional, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
 
+import jsonschema_rs
 import pytest
+from msgspec import Meta
+from pydantic import BaseModel
 
 from ksi_daemon.extraction import protocol, teach
-from ksi_daemon.extraction.functions import tool_of
+from ksi_daemon.extraction.functions import arguments, tool_of
+from ksi_daemon.extraction.schemas import flaw
 from ksi_daemon.extraction.signatures import parameters
 
 if TYPE_CHECKING:
@@ -115,3 +119,39 @@ def test_an_annotation_that_only_type_checkers_know() -> None:
         "  - a (Any) (required)",
         "  - b (Any) (optional, default: 1)",
     ]
+
+
+def test_a_model_of_pydantic_says_what_it_takes() -> None:
+    class Inner(BaseModel):
+        y: int
+
+    class Outer(BaseModel):
+        inner: Inner
+
+    def put(outer: Outer, many: list[Outer], maybe: Outer | None = None) -> None: ...
+
+    put.__annotations__ = {"outer": Outer, "many": list[Outer], "maybe": Outer | None}
+    schema = tool_of(put).schema
+    fits, wrong = {"inner": {"y": 1}}, {"inner": {}}
+    assert flaw(schema) is None
+    validator = jsonschema_rs.validator_for(schema)
+    assert validator.is_valid({"outer": fits, "many": [fits], "maybe": None})
+    assert not validator.is_valid({"outer": wrong, "many": []})
+    assert not validator.is_valid({"outer": fits, "many": [wrong]})
+
+
+def test_what_an_annotation_says_besides_the_type_counts() -> None:
+    def roll(sides: Annotated[int, Meta(ge=2, description="of the die")]) -> None: ...
+
+    schema = tool_of(roll).schema
+    assert schema["properties"]["sides"] == {
+        "type": "integer",
+        "minimum": 2,
+        "description": "of the die",
+    }
+
+
+def test_the_types_of_the_arguments_are_those_that_json_can_have() -> None:
+    def call(point: Point, foreign: Callable[[], None], untyped=None, *, ctx: object) -> None: ...  # type: ignore[no-untyped-def]
+
+    assert arguments(call) == {"point": Point, "foreign": Any, "untyped": Any}
