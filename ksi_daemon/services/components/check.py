@@ -22,13 +22,13 @@ from ksi_daemon.extraction import Call
 from ksi_daemon.extraction.dialects import DIALECTS
 from ksi_daemon.registry import Registry
 
-__all__ = ["Problem", "problems"]
+__all__ = ["TAUGHT", "Problem", "problems"]
 
 # An event in running text is written in back quotes.
 _NAMED_EVENT: Final = re.compile(r"`([A-Za-z][A-Za-z0-9_.-]*:[A-Za-z0-9_.*-]+)`")
 _NAMED_DIALECT: Final = re.compile(r"\b(?:dialect|preset|protocol) `([a-z_0-9]+)`")
 # The dialects in which components show calls. The rest is what models write by habit.
-_SHOWN: Final = (
+TAUGHT: Final = (
     "ksi_tool_use",
     "event",
     "ksi_body",
@@ -123,7 +123,7 @@ def _unknown_event(event: str, known: set[str], part: str, where: str = "") -> P
 
 def _bad_examples(component: Component, registry: Registry) -> Iterator[Problem]:
     """Yield what is wrong with the calls that the text and the script show."""
-    shown = extraction.protocol("any", dialects=_SHOWN, legacy_event="warn")
+    shown = extraction.protocol("any", dialects=TAUGHT, legacy_event="warn")
     found = extraction.extract(component.text, shown)
     for block in found.rejected:
         yield Problem(block.code, f"an example is no call: {block.message}", component.name)

@@ -15,7 +15,7 @@ def part(name: str, relation: str, chars: int, *parts: dict[str, Any]) -> dict[s
 
 
 def test_the_list_is_sorted_and_says_what_is_broken() -> None:
-    rows = [
+    rows: list[dict[str, object]] = [
         {"name": "b", "component_type": "agent", "description": "Says hello.\x1b[2J"},
         {"name": "c", "component_type": "profile", "description": None},
         {"name": "a", "error": "'a': no YAML"},
