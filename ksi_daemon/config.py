@@ -85,6 +85,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.var_path / "events.db"
 
     @property
+    def files_path(self) -> Path:
+        """The directory of the files that tools make."""
+        return self.var_path / "files"
+
+    @property
     def components_path(self) -> Path:
         """The directory of components: as set, else that of a checkout, else one under var."""
         if self.components is not None:

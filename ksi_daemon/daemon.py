@@ -17,14 +17,15 @@ import anyio
 import anyio.abc
 import structlog
 
-from ksi_daemon import plugins
 from ksi_daemon.config import CONFIG_EXIT, Settings
 from ksi_daemon.conversation import LoopLimits
 from ksi_daemon.errors import KsiError, UsageError
 from ksi_daemon.events import ErrorInfo, Outcome
 from ksi_daemon.feed import Feed
+from ksi_daemon.files import FileStore
 from ksi_daemon.log import EventLog
 from ksi_daemon.log.reader import LogReader
+from ksi_daemon.plugins import Plugins
 from ksi_daemon.providers.pool import ProviderPool
 from ksi_daemon.router import Limits, Router
 from ksi_daemon.services.agents import Agents, Defaults, Mailboxes
@@ -32,9 +33,11 @@ from ksi_daemon.services.completions import Completions
 from ksi_daemon.services.components import Components
 from ksi_daemon.services.extraction import Extraction
 from ksi_daemon.services.monitor import Monitor
+from ksi_daemon.services.routing import Rules
 from ksi_daemon.services.state import State
 from ksi_daemon.services.subscriptions import Subscriptions
 from ksi_daemon.services.system import System
+from ksi_daemon.services.tools import Tools
 from ksi_daemon.transports.lock import held, private_directory
 from ksi_daemon.transports.unix import UnixServer
 from ksi_daemon.work import Ended, Work
@@ -60,7 +63,9 @@ class House(NamedTuple):
     subscriptions: Subscriptions
     agents: Agents
     mailboxes: Mailboxes
+    rules: Rules
     pool: ProviderPool
+    plugins: Plugins
 
 
 class Daemon:
@@ -99,6 +104,8 @@ class Daemon:
             feed.last_seq = event_log.last_seq
             house = self._furnish(router, event_log, tasks)
             await self._recover(router, event_log, house)
+            tasks.start_soon(house.rules.run)
+            tasks.start_soon(house.plugins.watch)
             await house.server.start()
             ready(settings.socket_path)
             await self.stopping.wait()
@@ -108,10 +115,11 @@ class Daemon:
 
     async def _recover(self, router: Router, event_log: EventLog, house: House) -> None:
         """Bring back what an earlier run left, and say so in the log."""
-        found = plugins.include_found(router, self.settings.plugins_path)
+        found = await house.plugins.load()
         lost = await _lose_unfinished(event_log)
         restored = await house.agents.restore()
-        data = {"lost": lost, "agents": restored, "plugins": found}
+        rules = await house.rules.restore()
+        data = {"lost": lost, "agents": restored, "rules": rules, "plugins": found}
         (await router.notify("system:started", data)).result()
 
     def _storage_failed(self, error: BaseException) -> None:
@@ -152,8 +160,11 @@ class Daemon:
         )
         components = Components(router, settings.components_path)
         completions = Completions(router)
+        plugins = Plugins(router, settings.plugins_path, FileStore(settings.files_path))
         pool = _providers(settings)
         agents, mailboxes = _agents(settings, router, reader, components, completions, tasks, pool)
+        rules = Rules(router, reader, agents.principal)
+        agents.on_end.append(rules.forget)
         gauges = {
             "connections": lambda: len(server.connections),
             "agents": lambda: len(agents),
@@ -166,11 +177,13 @@ class Daemon:
             components,
             Extraction(),
             Monitor(router, reader),
+            rules,
             State(reader),
             subscriptions,
+            Tools(router, plugins),
         ):
             router.include(service)
-        return House(server, subscriptions, agents, mailboxes, pool)
+        return House(server, subscriptions, agents, mailboxes, rules, pool, plugins)
 
     def _system(self, router: Router, gauges: dict[str, Callable[[], Any]]) -> System:
         return System(

@@ -9,7 +9,7 @@ the daemon runs (``add``, ``remove``). Nobody but the router calls what is kept 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
@@ -145,14 +145,15 @@ class Registry:
         self._handlers: dict[str, tuple[Handler, ...]] = {}
         self._notices: dict[str, Notice] = {}
 
-    def include(self, plugin: object) -> None:
+    def include(self, plugin: object) -> tuple[Handler, ...]:
         """Register all marked functions and the ``NOTICES`` of *plugin*, a module or an object.
 
-        Raise ValueError or TypeError for what cannot be a handler; nothing is registered then.
+        Return the handlers, for ``exclude``. Raise ValueError or TypeError for what cannot be
+        one; nothing is registered then.
         """
         notices = self._notices | {each.event: each for each in getattr(plugin, "NOTICES", ())}
-        handlers = dict(self._handlers)
-        for handler in _marked(plugin):
+        handlers, own = dict(self._handlers), tuple(_marked(plugin))
+        for handler in own:
             others = handlers.get(handler.event, ())
             if others and "transaction" in (handler.kind, others[0].kind):
                 raise ValueError(f"a transaction handler shares {handler.event!r} with another")
@@ -160,6 +161,16 @@ class Registry:
         if both := notices.keys() & handlers.keys():
             raise ValueError(f"{min(both)!r} is a notice: no handler would ever be called")
         self._notices, self._handlers = notices, handlers
+        return own
+
+    def exclude(self, handlers: Iterable[Handler]) -> None:
+        """Forget *handlers* and leave others of their events; calls that run go on."""
+        for handler in handlers:
+            left = tuple(each for each in self.handlers(handler.event) if each is not handler)
+            if left:
+                self._handlers[handler.event] = left
+            else:
+                self._handlers.pop(handler.event, None)
 
     def add(self, handler: Handler) -> None:
         """Register *handler*; raise ValueError if its name is taken."""

@@ -22,10 +22,13 @@ RANKS = {
     "protocol": 1,
     "extraction": 1,
     "security": 2,
+    "loop": 5,
     "component": 2,
     "composition": 2,
     "schemas": 2,
+    "files": 2,
     "registry": 3,
+    "tools": 4,
     "feed": 3,
     "router": 4,
     "conversation": 5,
@@ -52,6 +55,7 @@ PURE = (
     "component",
     "composition",
     "conversation",
+    "loop",
 )
 # What `ksi extract` and `ksi prompt` are made of.
 NEED_NO_DAEMON = ("extract.py", "extracted.py", "explained.py", "prompt.py", "tools.py")
