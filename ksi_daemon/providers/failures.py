@@ -36,6 +36,7 @@ _MOVED: Final = _Kind("provider_protocol", hint="base_url redirects: use the add
 # The vendor's word says more than the status, and inside a stream there is no status.
 _BY_WORD: Final = {
     "authentication_error": _AUTH,
+    "billing_error": _NO_QUOTA,
     "insufficient_quota": _NO_QUOTA,
     "invalid_api_key": _AUTH,
     "overloaded_error": _OVERLOADED,

@@ -1,4 +1,4 @@
-"""The shell of every HTTP vendor: one POST, a stream of server-sent events, deadlines, limits.
+"""The shell of every HTTP vendor: one POST, a stream of events or of lines, deadlines, limits.
 
 It moves bytes and keeps time; what they mean is the vendor's (``wire.Vendor``). A connection
 that is lost before any text came is an error that can be retried; after that the text is kept,
@@ -8,8 +8,8 @@ without a stop reason (FAULTS P5).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from typing import Final
 
 import anyio
@@ -25,6 +25,7 @@ from ksi_daemon.providers.wire import MAX_REPLY_BYTES, Delta, Timeouts, Transcri
 __all__ = ["HttpProvider"]
 
 _SSE: Final = "text/event-stream"
+_NDJSON: Final = "application/x-ndjson"
 _MAX_ERROR_BYTES: Final = 64 * 1024
 # How long to wait, once the reply is over, for the token counts and for the end of the stream,
 # without which the connection cannot be used again.
@@ -58,7 +59,9 @@ class HttpProvider:
     ) -> Completion:
         """Ask once; see ``Provider.complete``."""
         timeouts = self._vendor.timeouts
-        transcript = Transcript(request.model or self.model, self._max_reply_bytes)
+        transcript = Transcript(
+            request.model or self.model, self._max_reply_bytes, calls=self._vendor.calls()
+        )
         reading = _Reading(transcript, on_text, idle_s=timeouts.idle_s, grace_s=self._grace_s)
         with anyio.move_on_after(timeouts.total_s) as total, reading.idle:
             await self._exchange(request, reading)
@@ -105,25 +108,48 @@ class HttpProvider:
         return self._client
 
     async def _read(self, response: httpx2.Response, reading: _Reading) -> None:
-        if _media_type(response) != _SSE:
+        media_type = _media_type(response)
+        if media_type not in (_SSE, _NDJSON):
             reading.take(self._vendor.read(await self._whole(response)))
             return
-        source = httpx2.EventSource(response, max_event_size=self._max_body_bytes)
-        async for event in source:
-            if event.data:
-                reading.take(self._vendor.read(event.data))
-            if reading.transcript.is_full:
-                return
+        pieces = self._events(response) if media_type == _SSE else self._lines(response)
+        async with aclosing(pieces):
+            async for data in pieces:
+                if data.strip():
+                    reading.take(self._vendor.read(data))
+                if reading.transcript.is_full:
+                    return
+
+    async def _events(self, response: httpx2.Response) -> AsyncGenerator[str, None]:
+        async for event in httpx2.EventSource(response, max_event_size=self._max_body_bytes):
+            yield event.data
+
+    async def _lines(self, response: httpx2.Response) -> AsyncGenerator[str, None]:
+        """Yield each line; it ends by a line feed alone, for JSON may hold other ends of lines."""
+        rest = bytearray()
+        async for chunk in response.aiter_bytes():
+            searched = len(rest)
+            rest += chunk
+            if rest.find(b"\n", searched) >= 0:
+                *lines, rest = rest.split(b"\n")
+                for line in lines:
+                    yield line.decode(errors="replace")
+            if len(rest) > self._max_body_bytes:
+                raise self._too_long()
+        yield rest.decode(errors="replace")
 
     async def _whole(self, response: httpx2.Response) -> str:
         """Return the one body of a server that does not stream."""
         body = await _beginning(response, self._max_body_bytes)
         if len(body) > self._max_body_bytes:
-            raise ProviderError(
-                f"{self.name} answered more than {self._max_body_bytes} bytes at once",
-                code="provider_protocol",
-            )
+            raise self._too_long()
         return body.decode(errors="replace")
+
+    def _too_long(self) -> ProviderError:
+        return ProviderError(
+            f"{self.name} answered more than {self._max_body_bytes} bytes at once",
+            code="provider_protocol",
+        )
 
     async def _refusal(self, response: httpx2.Response, key: str | None) -> ProviderError:
         body = (await _beginning(response, _MAX_ERROR_BYTES)).decode(errors="replace")

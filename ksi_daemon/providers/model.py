@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -12,6 +12,7 @@ __all__ = [
     "Capability",
     "Completion",
     "Message",
+    "Overrides",
     "Provider",
     "Request",
     "StopReason",
@@ -105,6 +106,10 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     native_tool_calls: bool = False
     free_tool_role: bool = False
     self_contained_tools: bool = False
+
+
+# What a provider object may say of its provider's capabilities.
+Overrides: TypeAlias = dict[Capability, bool]
 
 
 class Provider(Protocol):

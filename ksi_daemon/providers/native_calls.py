@@ -8,13 +8,25 @@ sends it, is a piece without an index. What a call means is for ``extraction.rea
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
-__all__ = ["NativeCalls"]
+__all__ = ["NativeCalls", "Pieces", "sound"]
 
 PIECE: Final = 64  # bytes: what a piece without arguments counts for
+
+
+class Pieces(Protocol):
+    """What puts the native calls of one reply together; each vendor has its own pieces."""
+
+    def add(self, piece: Any) -> int:
+        """Take *piece* and return about how many bytes of memory that takes."""
+        ...
+
+    def message(self, text: str) -> dict[str, Any] | None:
+        """Return the vendor's message of the reply with *text*, None if it holds no call."""
+        ...
 
 
 class _Call(msgspec.Struct):
@@ -46,7 +58,7 @@ class NativeCalls:
         """Return the message of the assistant with *text* beside the calls, None without any."""
         if not self._calls:
             return None
-        calls = [_sound(_whole(call)) for call in self._calls]
+        calls = [sound(_whole(call)) for call in self._calls]
         return {"role": "assistant", "content": text, "tool_calls": calls}
 
 
@@ -59,10 +71,11 @@ def _whole(call: _Call) -> Any:
     return {**first, "function": {**function, "arguments": arguments}}
 
 
-def _sound(call: Any) -> Any:
+def sound(call: Any) -> Any:
     """Return *call* with the halves of characters put together, and without those left over.
 
-    What is nested too deep to be written is no call, and is rejected as that.
+    It is decoded from JSON. What is nested too deep to be written is no call, and is rejected as
+    that.
     """
     try:
         written = json.dumps(call, ensure_ascii=False)

@@ -6,7 +6,8 @@ the shell that all HTTP vendors share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -15,19 +16,22 @@ import msgspec
 from ksi_daemon.errors import ProviderError
 from ksi_daemon.providers.access import check_base_url
 from ksi_daemon.providers.failures import error_in_stream, load_json
+from ksi_daemon.providers.history import Asked, Conversation, Result, prepare
 from ksi_daemon.providers.http import HttpProvider
 from ksi_daemon.providers.model import (
     Capabilities,
-    Message,
+    Overrides,
     Provider,
     Request,
     StopReason,
+    Tool,
     Usage,
 )
+from ksi_daemon.providers.native_calls import NativeCalls
 from ksi_daemon.providers.retry import Retrying
 from ksi_daemon.providers.wire import Delta, Timeouts
 
-__all__ = ["OpenAI", "Spec", "build"]
+__all__ = ["OpenAI", "Spec", "build", "chat_tool"]
 
 _HOST: Final = "api.openai.com"
 _DONE: Final = "[DONE]"
@@ -60,7 +64,8 @@ class Spec(
     """A server that speaks chat completions.
 
     Without *api_key_env* the key of OpenAI's own host is OPENAI_API_KEY, and no other host gets
-    one. *temperature* and *max_tokens* are for requests that name none.
+    one. *temperature* and *max_tokens* are for requests that name none. That a host other than
+    OpenAI's own does native calls is for *capabilities* to say. *extra* are fields for each body.
     """
 
     model: str
@@ -69,6 +74,8 @@ class Spec(
     temperature: float | None = None
     max_tokens: int | None = None
     timeouts: Timeouts = Timeouts()
+    capabilities: Overrides = {}
+    extra: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
         if not self.model:
@@ -85,11 +92,12 @@ class OpenAI:
     """The vendor (``wire.Vendor``) that *spec* describes."""
 
     name = "openai"
-    capabilities = Capabilities(streaming=True)
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._is_official = urlsplit(spec.base_url).hostname == _HOST
+        own = Capabilities(streaming=True, native_tool_calls=self._is_official)
+        self.capabilities = msgspec.structs.replace(own, **spec.capabilities)
         self.model = spec.model
         self.base_url = spec.base_url
         self.timeouts = spec.timeouts
@@ -113,13 +121,16 @@ class OpenAI:
                 request.max_tokens, spec.max_tokens
             ),
             "stop": list(request.stop) or None,
+            "tools": [chat_tool(tool) for tool in request.tools] or None,
         }
+        conversation = prepare(request, "openai", free_tool_role=self.capabilities.free_tool_role)
         return {
             "model": request.model or self.model,
-            "messages": [_message(message) for message in request.messages],
+            "messages": list(_messages(conversation)),
             "stream": True,
             "stream_options": {"include_usage": True},
             **{name: value for name, value in optional.items() if value is not None},
+            **spec.extra,
             **request.extra,
         }
 
@@ -131,6 +142,22 @@ class OpenAI:
         if chunk.error is not None:
             raise error_in_stream(self.name, chunk.error)
         return _delta(chunk)
+
+    def calls(self) -> NativeCalls:
+        """Return what puts the native calls of one reply together."""
+        return NativeCalls()
+
+
+def chat_tool(tool: Tool) -> dict[str, Any]:
+    """Return *tool* as this wire, and Ollama's, have it."""
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": dict(tool.schema),
+        },
+    }
 
 
 class _Part(msgspec.Struct):
@@ -198,14 +225,28 @@ def _text(words: _Words) -> str:
     return words.content or words.refusal or ""
 
 
-def _message(message: Message) -> dict[str, str]:
-    """Return *message* in the vendor's shape.
+def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
+    if conversation.system:
+        yield {"role": "system", "content": conversation.system}
+    for turn in conversation.turns:
+        yield from (_result(result) for result in turn.results)
+        if turn.calls:
+            calls = [_call(call) for call in turn.calls]
+            yield {"role": "assistant", "content": turn.text or None, "tool_calls": calls}
+        elif turn.text:
+            yield {"role": turn.role, "content": turn.text}
 
-    A tool's result goes as the user's: the role "tool" must answer a native call, and calls that
-    were found in text are none.
-    """
-    role = "user" if message.role == "tool" else message.role
-    return {"role": role, "content": message.content}
+
+def _call(call: Asked) -> dict[str, Any]:
+    arguments = json.dumps(call.args, ensure_ascii=False)
+    function = {"name": call.name, "arguments": arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _result(result: Result) -> dict[str, Any]:
+    if result.call is None:
+        return {"role": "tool", "name": result.name or "", "content": result.content}
+    return {"role": "tool", "tool_call_id": result.call.id, "content": result.content}
 
 
 def _first(asked: Any, default: Any) -> Any:

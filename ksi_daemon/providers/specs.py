@@ -22,6 +22,9 @@ __all__ = ["PROVIDERS", "build"]
 # A new type is one file and one row here.
 PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "anthropic": "ksi_daemon.providers.anthropic",
+        "gemini": "ksi_daemon.providers.gemini",
+        "ollama": "ksi_daemon.providers.ollama",
         "openai": "ksi_daemon.providers.openai",
         "scripted": "ksi_daemon.providers.scripted",
     }

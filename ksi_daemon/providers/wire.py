@@ -14,7 +14,7 @@ import msgspec
 from ksi_daemon.errors import ProviderError
 from ksi_daemon.providers.failures import shown
 from ksi_daemon.providers.model import Capabilities, Completion, Request, StopReason, Usage
-from ksi_daemon.providers.native_calls import NativeCalls
+from ksi_daemon.providers.native_calls import NativeCalls, Pieces
 
 __all__ = ["MAX_REPLY_BYTES", "Delta", "Timeouts", "Transcript", "Vendor"]
 
@@ -40,7 +40,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """What one piece of a stream, or a whole answer, adds to the completion.
 
     *thinking* says that the model produced something that is no text, which is a sign of life.
-    *tool_calls* are pieces of native calls (``native_calls``).
+    *tool_calls* are pieces of native calls for the vendor's ``calls``.
     *finish* is the vendor's word for the end; *stop_reason* is what it means, None if it means
     that the text is not whole. *last* says that nothing follows.
     """
@@ -94,6 +94,10 @@ class Vendor(Protocol):
         """
         ...
 
+    def calls(self) -> Pieces:
+        """Return what puts the native calls of one reply together."""
+        ...
+
 
 class Transcript:
     """A completion that grows by deltas, up to *max_bytes* of UTF-8.
@@ -101,14 +105,16 @@ class Transcript:
     *cut* is set from outside when the connection was lost.
     """
 
-    def __init__(self, model: str, max_bytes: int = MAX_REPLY_BYTES) -> None:
+    def __init__(
+        self, model: str, max_bytes: int = MAX_REPLY_BYTES, *, calls: Pieces | None = None
+    ) -> None:
         self.is_full = False
         self.cut: str | None = None
         self._model = model
         self._room = max_bytes
         self._parts: list[str] = []
         self._held = ""
-        self._calls = NativeCalls()
+        self._calls = calls or NativeCalls()
         self._usage = Usage()
         self._finish: str | None = None
         self._stop_reason: StopReason | None = None

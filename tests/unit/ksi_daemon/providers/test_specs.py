@@ -9,8 +9,11 @@ import pytest
 from ksi_daemon.errors import InvalidData
 from ksi_daemon.providers import PROVIDERS, build
 
-OPENAI_FIELDS = "fields: model, base_url, api_key_env, temperature, max_tokens, timeouts"
-SCRIPTED_FIELDS = "fields: replies, on_empty, model"
+OPENAI_FIELDS = (
+    "fields: model, base_url, api_key_env, temperature, max_tokens, timeouts, capabilities, extra"
+)
+TYPES = f"types: {', '.join(sorted(PROVIDERS))}"
+SCRIPTED_FIELDS = "fields: replies, on_empty, model, capabilities"
 
 SPECS = [
     pytest.param({"type": "scripted", "replies": []}, "scripted", "scripted", id="empty script"),
@@ -45,6 +48,9 @@ SPECS = [
         "m",
         id="openai, all fields",
     ),
+    pytest.param({"type": "anthropic", "model": "m"}, "anthropic", "m", id="anthropic"),
+    pytest.param({"type": "gemini", "model": "m"}, "gemini", "m", id="gemini"),
+    pytest.param({"type": "ollama", "model": "m"}, "ollama", "m", id="ollama"),
 ]
 
 
@@ -62,17 +68,15 @@ def test_every_type_is_built_by_a_row() -> None:
 @pytest.mark.parametrize(
     ("spec", "message", "hint"),
     [
-        pytest.param({}, "provider: the type is missing", "types: openai, scripted", id="no type"),
+        pytest.param({}, "provider: the type is missing", TYPES, id="no type"),
         pytest.param(
             {"type": "opnai"}, "provider: no type 'opnai'", "did you mean 'openai'?", id="near"
         ),
-        pytest.param(
-            {"type": "zzz"}, "provider: no type 'zzz'", "types: openai, scripted", id="far"
-        ),
+        pytest.param({"type": "zzz"}, "provider: no type 'zzz'", TYPES, id="far"),
         pytest.param(
             {"type": ["openai"]},
             "provider: no type ['openai']",
-            "types: openai, scripted",
+            TYPES,
             id="type is no string",
         ),
         pytest.param(
