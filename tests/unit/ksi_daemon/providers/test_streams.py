@@ -6,6 +6,7 @@ Each file of tests/data/providers/VENDOR has the completion that it means beside
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ MEDIA = {
     ".json": "application/json",
 }
 FILES = sorted(path for path in DATA.glob("*/*") if not path.name.endswith(".expected.json"))
+BODIES = {path: path.read_bytes() for path in FILES}
 ASK = Request(messages=(Message("user", "hi"),))
 
 
@@ -53,16 +55,16 @@ def sends(body: bytes, media_type: str, cuts: list[int]) -> Answer:
 
     async def answer(exchange: Any) -> None:
         await exchange.begin(media_type=media_type)
-        for start, end in zip(places, places[1:], strict=False):
+        for start, end in pairwise(places):
             await exchange.chunk(body[start:end])
         await exchange.end()
 
     return answer
 
 
-async def complete(path: Path, cuts: list[int]) -> tuple[Completion, list[str]]:
+async def complete(path: Path, body: bytes, cuts: list[int]) -> tuple[Completion, list[str]]:
     pieces: list[str] = []
-    async with serving(sends(path.read_bytes(), MEDIA[path.suffix], cuts)) as server:
+    async with serving(sends(body, MEDIA[path.suffix], cuts)) as server:
         provider = HttpProvider(vendor(path.parent.name, server.url))
         try:
             return await provider.complete(ASK, pieces.append), pieces
@@ -93,12 +95,12 @@ def test_every_vendor_has_bodies() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
 async def test_what_a_body_means(path: Path) -> None:
-    check(path, *await complete(path, []))
+    check(path, *await complete(path, BODIES[path], []))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
 async def test_it_means_the_same_byte_by_byte(path: Path) -> None:
-    check(path, *await complete(path, list(range(path.stat().st_size))))
+    check(path, *await complete(path, BODIES[path], list(range(len(BODIES[path])))))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -106,6 +108,6 @@ def test_it_means_the_same_however_it_is_split(path: Path) -> None:
     @settings(max_examples=12, deadline=None)
     @given(cuts=st.lists(st.integers(0, 20_000), max_size=40))
     def split(cuts: list[int]) -> None:
-        check(path, *anyio.run(complete, path, cuts))
+        check(path, *anyio.run(complete, path, BODIES[path], cuts))
 
     split()
