@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -27,8 +29,10 @@ RARE: Final = "｜▁@~<[`>|_"
 _ASCII: Final = tuple(map(chr, range(128)))
 # One at least of these passes any look behind.
 _BEFORE: Final = tuple("\n a_0.,:;!?\"'`~@#|/\\<>(){}[]=-*é")
-_NOWHERE: Final = re.compile("(?!)")
+_second: Final = itemgetter(1)
 ONE_SEARCH: Final = 4  # from so many markers on, one search for all is faster than one for each
+FEW: Final = 16  # hits of a character that cost less to look at than a search for a longer text
+SPARSE: Final = 32  # characters of text for each hit, from which on single searches are faster
 
 
 class _Watch(msgspec.Struct, frozen=True):
@@ -88,7 +92,7 @@ def present(text: str, dialects: tuple[FramedDialect, ...]) -> list[FramedDialec
             continue
         if watch.pattern is None:
             for marker, owners in watch.owners.items():
-                if marker in text:
+                if _holds(text, marker, watch.character):
                     found |= owners
         else:
             _collect(text, watch, watch.pattern, found)
@@ -109,22 +113,49 @@ def frames(
 def _openers(text: str, dialect: FramedDialect) -> Iterator[re.Match[str]]:
     """Yield what ``finditer`` of the opener would: at the characters that it can begin with."""
     opener = dialect.opener
-    first = _first_character(opener)
+    first = _first_characters(opener)
     if first is None:
         yield from opener.finditer(text)
         return
-    at = 0
-    while at >= 0:
-        found = opener.match(text, at)
-        if found is not None:
+    end = 0
+    # The characters are told behind others; at the start of the text there may be a match too.
+    for at in chain((0,), _places(text, first)):
+        if at >= end and (found := opener.match(text, at)) is not None:
+            end = max(found.end(), at + 1)
             yield found
-        following = first.search(text, max(at + 1, found.end() if found else 0))
-        at = following.start() if following else -1
+
+
+def _holds(text: str, marker: str, character: str) -> bool:
+    """Say whether *marker* is in *text*, in which its *character* is rare, if it has one."""
+    if not character:
+        return marker in text
+    offset = marker.index(character)
+    at = text.find(character, offset)
+    for _ in range(FEW):
+        if at < 0 or text.startswith(marker, at - offset):
+            return at >= 0
+        at = text.find(character, at + 1)
+    return text.find(marker, max(at - offset, 0)) >= 0 if at >= 0 else False
+
+
+def _places(text: str, characters: str) -> Iterator[int]:
+    """Yield each place in *text* where one of *characters* stands, in order."""
+    if sum(map(text.count, characters)) * SPARSE > len(text):
+        found = re.compile(f"[{re.escape(characters)}]").finditer(text)
+        yield from (each.start() for each in found)
+        return
+    following = {each: at for each in characters if (at := text.find(each)) >= 0}
+    while following:
+        character, at = min(following.items(), key=_second)
+        yield at
+        following[character] = text.find(character, at + 1)
+        if following[character] < 0:
+            del following[character]
 
 
 @lru_cache(maxsize=256)
-def _first_character(opener: re.Pattern[str]) -> re.Pattern[str] | None:
-    """Return a pattern for what *opener* can begin with behind any character.
+def _first_characters(opener: re.Pattern[str]) -> str | None:
+    """Return what *opener* can begin with behind any character.
 
     None if that may be a blank or a letter: there are so many of these that nothing is gained.
     """
@@ -137,7 +168,7 @@ def _first_character(opener: re.Pattern[str]) -> re.Pattern[str] | None:
     ]
     if any(character.isspace() or character.isalnum() for character in found):
         return None
-    return re.compile(f"[{''.join(map(re.escape, found))}]") if found else _NOWHERE
+    return "".join(found)
 
 
 def _collect(text: str, watch: _Watch, pattern: re.Pattern[str], found: set[FramedDialect]) -> None:
