@@ -27,11 +27,18 @@ _VARIABLE: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:\|([^{}]*))
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What an agent may use up; None is the daemon's setting."""
+    """What an agent may use up in one exchange; None is the daemon's setting.
+
+    *tokens* are those of all its requests and replies, *usd* what they cost in US dollars,
+    *wall_s* seconds.
+    """
 
     turns: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
     mistakes: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
     calls: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
+    tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    usd: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    wall_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

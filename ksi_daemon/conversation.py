@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from ksi_daemon import extraction
 from ksi_daemon.events import ErrorInfo, Event
-from ksi_daemon.extraction import Protocol, Schemas
-from ksi_daemon.providers.model import Message, Provider
+from ksi_daemon.extraction import Protocol, Schemas, Tool
+from ksi_daemon.loop import EVENT_DIALECTS, Agreement, LoopLimits, agreement, overridden
+from ksi_daemon.providers.model import Capabilities, Message, Provider
 from ksi_daemon.security import Principal
 
-__all__ = ["Answer", "CallReport", "Inbound", "LoopLimits", "Session"]
-
-
-class LoopLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on one exchange: replies of the model, calls in one reply, turns in a row with
-    nothing but mistakes, turns in a row with the very same text."""
-
-    turns: int = 25
-    calls: int = 64
-    mistakes: int = 3
-    identical: int = 3
+__all__ = ["Answer", "CallReport", "Inbound", "LoopLimits", "Manner", "Session", "manner_of"]
 
 
 class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     """A message to an agent. *cause* is the event that brought it; its id names the exchange.
 
     *untrusted*: the text quotes a document or comes from another agent, so a call that stands
-    in it must not fire when it is repeated.
+    in it must not fire when it is repeated. *protocol* overrides the agent's own for this
+    exchange.
     """
 
     cause: Event
     content: str
     untrusted: bool = False
+    protocol: str | dict[str, Any] | None = None
 
     @property
     def request_id(self) -> str:
@@ -55,8 +50,9 @@ class Answer(msgspec.Struct, frozen=True):
     """The end of an exchange. *text* is the last reply without its calls, *rejected* counts the
     blocks of all its replies that did not fire.
 
-    *finish_reason*: stop, final, length, max_iterations, consecutive_mistakes, no_progress,
-    cancelled, terminated, or the code of the provider's error.
+    *finish_reason*: stop, final, length, max_iterations, retry_exhausted, consecutive_mistakes,
+    no_progress, halted (a budget is used up), cancelled, terminated, or the code of the
+    provider's error. *error* says more of an end that is none of the first three.
     """
 
     request_id: str
@@ -68,11 +64,24 @@ class Answer(msgspec.Struct, frozen=True):
     rejected: int = 0
 
 
+class Manner(msgspec.Struct, frozen=True, kw_only=True):
+    """How one exchange is spoken. *system* is the whole system prompt; with *native* the tools
+    go to the provider as such, and the prompt says nothing of them."""
+
+    agreement: Agreement
+    protocol: Protocol
+    system: str
+    tools: tuple[Tool, ...]
+    schemas: Schemas
+    native: bool
+
+
 class Session(msgspec.Struct, kw_only=True):
     """One agent's side of its conversation, while the daemon runs.
 
+    *system* is the agent's own text, without what teaches its protocol, *spoken* names that.
     *messages* holds the conversation without the system prompt; *position* counts the rows that
-    the log has of it. *tools* are the schemas of what the agent was told that it may emit.
+    the log has of it. *tools* are what the agent may emit.
     """
 
     agent_id: str
@@ -80,8 +89,68 @@ class Session(msgspec.Struct, kw_only=True):
     system: str
     provider: Provider
     model: str | None
-    protocol: Protocol
+    spoken: str | dict[str, Any]
     limits: LoopLimits
-    tools: Schemas = msgspec.field(default_factory=dict)
+    tools: tuple[Tool, ...] = ()
     messages: list[Message] = msgspec.field(default_factory=list)
     position: int = 0
+    usual: Manner | None = None
+
+    def manner(self, override: str | Mapping[str, Any] | None = None) -> Manner:
+        """Return how an exchange is spoken; *override* is what its request says. Raise KsiError."""
+        if override is None and self.usual is not None:
+            return self.usual
+        manner = manner_of(
+            agreement(overridden(self.spoken, override)),
+            self.system,
+            self.tools,
+            self.provider.capabilities,
+            max_calls=self.limits.calls,
+        )
+        if override is None:
+            # To make up and try the examples of a prompt costs more than a turn does.
+            self.usual = manner
+        return manner
+
+
+def manner_of(
+    agreed: Agreement,
+    system: str,
+    tools: Sequence[Tool],
+    capabilities: Capabilities,
+    *,
+    max_calls: int,
+) -> Manner:
+    """Return how an agent with the text *system* and *tools* speaks with a provider.
+
+    Of a provider that runs tools of its own only events are read (CONFORMANCE S004-42). Whoever
+    has no tools was taught no ``prompt_json``: what looks like it is data (S003-12).
+    """
+    protocol, wanted = agreed.protocol, agreed.settings.use_native_tools
+    able = capabilities.native_tool_calls if wanted == "auto" else wanted
+    native = able and bool(tools)
+    if capabilities.self_contained_tools:
+        native, protocol = False, _only_events(protocol)
+    return Manner(
+        agreement=agreed,
+        protocol=msgspec.structs.replace(
+            _readable(protocol, tools), max_calls=min(protocol.max_calls, max_calls)
+        ),
+        system=system if native else extraction.augment(system, protocol, tools),
+        tools=tuple(tools),
+        schemas={tool.name: tool.schema for tool in tools},
+        native=native,
+    )
+
+
+def _only_events(protocol: Protocol) -> Protocol:
+    events = tuple(name for name in protocol.dialects if name in EVENT_DIALECTS)
+    events = events or extraction.protocol("ksi").dialects
+    return msgspec.structs.replace(protocol, mode="lenient", dialects=events)
+
+
+def _readable(protocol: Protocol, tools: Sequence[Tool]) -> Protocol:
+    if tools:
+        return protocol
+    dialects = tuple(name for name in protocol.dialects if name != "prompt_json")
+    return msgspec.structs.replace(protocol, dialects=dialects)

@@ -128,7 +128,7 @@ class LogReader:
     async def conversation(self, agent_id: str) -> list[Message]:
         """Return what an agent has heard and said, in order."""
         rows = await self._rows(self._queries["conversation"], (agent_id,))
-        return [Message(*row) for row in rows]
+        return [_message(row) for row in rows]
 
     async def pending_messages(self) -> list[PendingMessage]:
         """Return the messages to living agents whose exchange has not ended."""
@@ -231,6 +231,12 @@ class LogReader:
             finally:
                 self._free.append(connection)
         return cast("list[tuple[Any, ...]]", list(rows))
+
+
+def _message(row: tuple[Any, ...]) -> Message:
+    role, content, name, call_id, is_error, native = row
+    decoded = None if native is None else msgspec.json.decode(native)
+    return Message(role, content, name, call_id, bool(is_error), decoded)
 
 
 def _completion(row: tuple[Any, ...]) -> LoggedCompletion:

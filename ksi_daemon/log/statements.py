@@ -82,19 +82,31 @@ def message(
     *,
     agent_id: str,
     position: int,
-    role: str,
-    content: str,
+    message: Message,
     kind: MessageKind,
     request_id: str,
     completion_id: str | None,
     ts: datetime,
 ) -> Statement:
-    """Add a reply or a feedback to a conversation."""
+    """Add a reply, a result or a correction to a conversation."""
     return (
         "INSERT INTO messages"
-        " (agent_id, position, role, content, kind, request_id, completion_id, ts)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (agent_id, position, role, content, kind, request_id, completion_id, microseconds(ts)),
+        " (agent_id, position, role, content, name, call_id, is_error, native, kind, request_id,"
+        " completion_id, ts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            agent_id,
+            position,
+            message.role,
+            message.content,
+            message.name,
+            message.call_id,
+            int(message.is_error),
+            None if message.native is None else json_text(message.native),
+            kind,
+            request_id,
+            completion_id,
+            microseconds(ts),
+        ),
     )
 
 

@@ -13,13 +13,21 @@ import anyio
 import msgspec
 
 from ksi_daemon.errors import ProviderError
-from ksi_daemon.providers.model import Capabilities, Completion, Request, StopReason, Usage
+from ksi_daemon.providers.model import (
+    Capabilities,
+    Capability,
+    Completion,
+    Request,
+    StopReason,
+    Usage,
+)
 
 __all__ = ["Failure", "Reply", "ScriptedProvider", "Spec", "build"]
 
 # Small and no power of two, so that pieces end at odd places inside what a model writes.
 _PIECE: Final = 13
 _CHARACTERS_PER_TOKEN: Final = 4
+_OWN: Final = Capabilities(streaming=True)
 
 Code = Literal[
     "provider_auth",
@@ -62,11 +70,15 @@ class Spec(
     tag_field="type",
     tag="scripted",
 ):
-    """A script. After its end each reply is empty ("stop"), or it begins anew ("repeat")."""
+    """A script. After its end each reply is empty ("stop"), or it begins anew ("repeat").
+
+    *capabilities* are what it shall pass for.
+    """
 
     replies: tuple[str | Reply, ...]
     on_empty: Literal["stop", "repeat"] = "stop"
     model: str = "scripted"
+    capabilities: dict[Capability, bool] = {}
 
     def __post_init__(self) -> None:
         if self.on_empty == "repeat" and not self.replies:
@@ -85,10 +97,10 @@ class ScriptedProvider:
     """
 
     name = "scripted"
-    capabilities = Capabilities(streaming=True)
 
     def __init__(self, spec: Spec) -> None:
         self.model = spec.model
+        self.capabilities = msgspec.structs.replace(_OWN, **spec.capabilities)
         self._repeat = spec.on_empty == "repeat"
         self._replies = tuple(_reply(reply) for reply in spec.replies)
         self._next = 0

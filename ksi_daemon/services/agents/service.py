@@ -21,6 +21,7 @@ from ksi_daemon.conversation import Answer, Inbound
 from ksi_daemon.errors import Conflict, Denied, InvalidData, NotFound
 from ksi_daemon.events import matches, now
 from ksi_daemon.log import statements
+from ksi_daemon.loop import agreement, overridden
 from ksi_daemon.router import (
     Context,
     Nothing,
@@ -54,12 +55,17 @@ class Info(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Send(msgspec.Struct, forbid_unknown_fields=True):
-    """*untrusted*: the message quotes a document or a stranger. *wait*: reply with the answer."""
+    """*untrusted*: the message quotes a document or a stranger. *wait*: reply with the answer.
+
+    *protocol* overrides the agent's own for this exchange: a preset, or an object whose fields
+    replace those of the agent's.
+    """
 
     agent_id: str
     message: Annotated[str, msgspec.Meta(min_length=1)]
     untrusted: bool = False
     wait: bool = False
+    protocol: str | dict[str, Any] | None = None
 
 
 class Terminate(msgspec.Struct, forbid_unknown_fields=True):
@@ -188,6 +194,8 @@ class Agents:
         agent = self._existing(data.agent_id)
         self._mailboxes.check(agent)
         inbound = _inbound(data, ctx)
+        if data.protocol is not None:
+            agreement(overridden(agent.spec.protocol, data.protocol))  # refuse what cannot be
         if not data.wait:
             await self._mailboxes.deliver(agent, inbound, unheard)
             return {"request_id": inbound.request_id}
@@ -321,7 +329,14 @@ class Agents:
 def _inbound(data: Send, ctx: Context) -> Inbound:
     """Return the message as its reader shall see it: one from an agent says so."""
     if ctx.agent_id is None:
-        return Inbound(cause=ctx.event, content=data.message, untrusted=data.untrusted)
+        return Inbound(
+            cause=ctx.event,
+            content=data.message,
+            untrusted=data.untrusted,
+            protocol=data.protocol,
+        )
+    if data.protocol is not None:
+        raise Denied("an agent may not choose the protocol of another")
     if data.wait:
         raise InvalidData("an agent cannot wait for another's answer", details={"path": "wait"})
     content = f"Message from agent {ctx.agent_id}:\n{data.message}"

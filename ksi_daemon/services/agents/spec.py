@@ -13,13 +13,11 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ksi_daemon import extraction
 from ksi_daemon.component import Component, Limits, render
-from ksi_daemon.conversation import LoopLimits
 from ksi_daemon.errors import InvalidData
-from ksi_daemon.extraction import Protocol
+from ksi_daemon.loop import LoopLimits, agreement
 
-__all__ = ["AGENT_ID", "Defaults", "Spawn", "Spec", "loop_limits", "make_spec", "protocol_of"]
+__all__ = ["AGENT_ID", "Defaults", "Spawn", "Spec", "loop_limits", "make_spec"]
 
 AGENT_ID: Final = re.compile(r"[a-z0-9_][a-z0-9_-]{0,63}")
 Patterns = Annotated[tuple[str, ...], msgspec.Meta(max_length=256)]
@@ -94,7 +92,7 @@ def make_spec(
             details={"path": "agent_id"},
         )
     protocol = asked.protocol or component.protocol or defaults.protocol
-    protocol_of(protocol)
+    agreement(protocol)  # refuse what cannot be
     tools = asked.tools if asked.tools is not None else _tuple(component.tools)
     return Spec(
         agent_id=agent_id,
@@ -114,24 +112,6 @@ def make_spec(
     )
 
 
-def protocol_of(wanted: str | dict[str, Any]) -> Protocol:
-    """Return the protocol that a preset's name or an object with overrides means.
-
-    Raise KsiError.
-    """
-    if isinstance(wanted, str):
-        return extraction.protocol(wanted)
-    overrides = dict(wanted)
-    preset = overrides.pop("preset", "ksi")
-    if not isinstance(preset, str) or "name" in overrides:
-        raise InvalidData(
-            "a protocol is named by its preset",
-            hint='like "ksi", or {"preset": "ksi", "mode": "strict"}',
-            details={"path": "protocol"},
-        )
-    return extraction.protocol(preset, **overrides)
-
-
 def loop_limits(limits: Limits, defaults: LoopLimits) -> LoopLimits:
     """Return *defaults* with what *limits* sets."""
     return LoopLimits(
@@ -139,6 +119,9 @@ def loop_limits(limits: Limits, defaults: LoopLimits) -> LoopLimits:
         calls=limits.calls or defaults.calls,
         mistakes=limits.mistakes or defaults.mistakes,
         identical=defaults.identical,
+        tokens=limits.tokens or defaults.tokens,
+        usd=limits.usd or defaults.usd,
+        wall_s=limits.wall_s or defaults.wall_s,
     )
 
 
@@ -177,11 +160,8 @@ def _chosen(
 
 
 def _merged(first: Limits, second: Limits) -> Limits:
-    return Limits(
-        turns=first.turns or second.turns,
-        mistakes=first.mistakes or second.mistakes,
-        calls=first.calls or second.calls,
-    )
+    given = msgspec.structs.asdict(first)
+    return msgspec.structs.replace(second, **{k: v for k, v in given.items() if v is not None})
 
 
 def _tuple(values: list[str] | None) -> tuple[str, ...] | None:

@@ -1,66 +1,163 @@
-"""What goes back to an agent after its reply: one message for all calls, or none. Pure.
+"""What goes back to an agent after its reply: results of its calls and corrections. Pure.
 
-Policy of preset ``ksi``: nothing is said unless something needs an answer. A handler's result
-does, and so does whatever did not go as the agent wrote it; a receipt does not.
+A native call and a call of a tool always have a result. An event has one only if something needs
+an answer: a handler's result does, and so does whatever did not go as the agent wrote it; a
+receipt does not. What was wrong is told shortly: where, the piece of the schema that was not met,
+the nearest names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from ksi_daemon import extraction
 from ksi_daemon.conversation import CallReport
-from ksi_daemon.extraction import Rejected
+from ksi_daemon.errors import nearest
+from ksi_daemon.events import ErrorInfo
+from ksi_daemon.extraction import Call, Rejected, Schemas
+from ksi_daemon.loop import EVENT_DIALECTS, OnMalformed
+from ksi_daemon.providers.model import Message
+from ksi_daemon.services.completions.blocks import Block, Done
 
-__all__ = ["MAX_RESULT", "feedback", "shown"]
+__all__ = ["MAX_NAMES", "MAX_RESULT", "MAX_SNIPPET", "answers", "shown"]
 
 # Characters of one result that a model is shown; all of it is in the log.
 MAX_RESULT: Final = 20_000
+# Names of tools in the answer to an unknown one; characters of a piece of a schema.
+MAX_NAMES: Final = 64
+MAX_SNIPPET: Final = 1_000
 
 # The router's word for an event without a handler, in the words of the calling protocols.
 _TOLD_AS: Final = {"unknown_event": "unknown_tool"}
+_EMPTY: Final = "(no output)"
+_REFUSED: Final = "Not run: the reply holds something that is refused, so nothing of it was run."
+_AGAIN: Final = "Nothing of your reply was run. Send the whole reply again, as it should be."
 
 
-def feedback(
-    answered: Sequence[tuple[CallReport, bool]], rejected: Sequence[Rejected], held: Sequence[str]
-) -> str | None:
-    """Return the message that answers a reply's blocks, or None if nothing needs an answer.
+def answers(
+    done: Sequence[Done], schemas: Schemas, *, on_malformed: OnMalformed, refused: bool = False
+) -> list[Message]:
+    """Return the messages that answer a reply's blocks, none if nothing needs an answer.
 
-    *answered*: each call with whether its result is only a receipt. *held*: the names of calls
-    that were held because they stand in an untrusted text of the turn.
+    Each result is one of role tool, in the order of the calls; those of native calls come first.
+    All that is wrong with blocks in the text is one message of the user behind them. *refused*:
+    no block of the reply was run.
     """
-    parts = [_section(report) for report, receipt in answered if _needs_answer(report, receipt)]
-    parts += [_held(name) for name in held]
-    if rejected:
-        parts.append(extraction.corrections(rejected))
-    return "\n\n".join(parts) or None
+    told = [message for each in done if (message := _result(each, schemas, refused=refused))]
+    parts = list(_corrections([each.block for each in done], on_malformed))
+    if refused:
+        parts.append(_AGAIN)
+    return [*told, Message("user", "\n\n".join(parts))] if parts else told
 
 
-def shown(report: CallReport) -> str:
-    """Return what a model is shown of one call's end."""
+def shown(report: CallReport, schemas: Schemas, *, as_json: bool = False) -> str:
+    """Return what a model is shown of one call's end; *as_json*: as JSON, whatever it is."""
     error = report.error
     if error is None:
-        return _shortened(_text(report.result))
+        empty = report.result in (None, "") and not as_json
+        return _EMPTY if empty else _shortened(_text(report.result, as_json=as_json))
     code = _TOLD_AS.get(error.code, error.code)
-    hint = f" ({error.hint})" if error.hint else ""
-    return _shortened(f"Error {code}: {error.message}{hint}")
+    told = error.message + "".join(_more(report, error, schemas))
+    if as_json:
+        return _text({"error": {"code": code, "message": _shortened(told)}}, as_json=True)
+    return _shortened(f"Error {code}: {told}")
 
 
-def _needs_answer(report: CallReport, receipt: bool) -> bool:
-    if report.error is not None:
+def _result(done: Done, schemas: Schemas, *, refused: bool) -> Message | None:
+    """Return the message of one block, None if it needs none."""
+    block, report = done.block, done.report
+    found = block.found
+    if report is not None:
+        if not _needs_answer(done):
+            return None
+        content = shown(report, schemas, as_json=found.dialect == "json_action")
+        return Message("tool", content, report.name, report.id, report.error is not None)
+    if isinstance(found, Rejected):
+        told = extraction.corrections([found])
+    elif block.held:
+        told = _held(found.name)
+    else:
+        told = _REFUSED
+    if not block.native:
+        return None  # a call in text has its word in the corrections
+    return Message("tool", told, getattr(found, "name", "unknown"), found.id, is_error=True)
+
+
+def _needs_answer(done: Done) -> bool:
+    report, block = done.report, done.block
+    if block.native or block.found.dialect not in EVENT_DIALECTS:
         return True
-    return not receipt and report.result not in (None, {}, "")
+    if report is None or report.error is not None:
+        return True
+    return not done.receipt and report.result not in (None, {}, "")
 
 
-def _section(report: CallReport) -> str:
-    return f"Tool Result ({report.name}):\n{shown(report)}"
+def _corrections(blocks: Sequence[Block], on_malformed: OnMalformed) -> Iterator[str]:
+    in_text = [block for block in blocks if not block.native]
+    for block in in_text:
+        if block.held and isinstance(block.found, Call):
+            yield _held(block.found.name)
+    rejected = [block.found for block in in_text if isinstance(block.found, Rejected)]
+    if rejected and on_malformed != "ignore":
+        yield extraction.corrections(rejected)
 
 
-def _text(result: Any) -> str:
-    return result if isinstance(result, str) else msgspec.json.encode(result).decode()
+def _more(report: CallReport, error: ErrorInfo, schemas: Schemas) -> Iterator[str]:
+    """Yield what helps to write the call right."""
+    if error.code == "unknown_event":
+        yield from _names(report.name, schemas)
+        return
+    if error.hint:
+        yield f" ({error.hint})"
+    if error.code == "args_schema":
+        snippet = _snippet(error.details or {}, schemas.get(report.name))
+        yield f"\nExpected: {snippet}" if snippet else ""
+
+
+def _names(name: str, schemas: Schemas) -> Iterator[str]:
+    close = nearest(name, schemas)
+    if close is not None:
+        yield f"; did you mean {close!r}?"
+    names = sorted(schemas)
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    if names:
+        yield f"\nThere are: {', '.join(names[:MAX_NAMES])}{more}"
+
+
+def _snippet(details: Mapping[str, Any], schema: Mapping[str, Any] | None) -> str:
+    """Return the piece of a tool's schema that its arguments did not meet, as JSON."""
+    errors = details.get("errors")
+    if isinstance(errors, list):
+        pieces = {each["path"]: each["schema"] for each in errors if each.get("schema")}
+    elif schema is not None:
+        path = str(details.get("path") or "")
+        piece = _piece(schema, path)
+        pieces = {path: piece} if piece else {}
+    else:
+        return ""
+    told = pieces.get("") if len(pieces) == 1 and "" in pieces else pieces
+    return msgspec.json.encode(told).decode()[:MAX_SNIPPET] if told else ""
+
+
+def _piece(schema: Mapping[str, Any], path: str) -> Any:
+    """Return what *schema* says of *path*; of the whole, its fields and which are required."""
+    at: Any = schema
+    for step in path.partition("[")[0].split(".") if path else ():
+        at = at.get("properties", {}).get(step) if isinstance(at, Mapping) else None
+        if at is None:
+            return None
+    if at is schema:
+        return {key: at[key] for key in ("required", "properties") if key in at}
+    return at
+
+
+def _text(result: Any, *, as_json: bool) -> str:
+    if isinstance(result, str) and not as_json:
+        return result
+    return msgspec.json.encode(result).decode()
 
 
 def _shortened(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from ksi_daemon.conversation import Answer, Inbound, Session
 from ksi_daemon.errors import NotFound
 from ksi_daemon.events import Event
+from ksi_daemon.loop import Price
 from ksi_daemon.router import Context, Nothing, Notice, Router, handles
 from ksi_daemon.services.completions.exchange import Exchange
 
@@ -24,12 +26,15 @@ class Completions:
 
     NOTICES: Final = (
         Notice("completion:result", "A model replied; the data hold its text and what it cost."),
-        Notice("completion:error", "A provider gave no completion."),
+        Notice("completion:error", "An exchange failed: no completion, or a limit was reached."),
         Notice("completion:cancelled", "An exchange was cancelled before it ended."),
     )
 
-    def __init__(self, router: Router) -> None:
+    def __init__(
+        self, router: Router, price_of: Callable[[str], Price | None] = lambda model: None
+    ) -> None:
         self._router = router
+        self._price_of = price_of
         self._running: dict[str, Exchange] = {}
 
     async def answer(
@@ -39,7 +44,7 @@ class Completions:
 
         *unfinished* is the completion:result event after which a crash cut the exchange off.
         """
-        exchange = Exchange(self._router, session, inbound)
+        exchange = Exchange(self._router, session, inbound, self._price_of)
         self._running[session.agent_id] = exchange
         try:
             return await exchange.run(unfinished)

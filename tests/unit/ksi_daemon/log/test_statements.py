@@ -60,7 +60,7 @@ def waiting(request_id: str, content: str = "hello", agent_id: str = "ann") -> S
 
 def said(position: int, role: str, content: str, completion_id: str | None = None) -> Statement:
     return statements.message(
-        agent_id="ann", position=position, role=role, content=content,
+        agent_id="ann", position=position, message=Message(role, content),
         kind="reply" if role == "assistant" else "feedback", request_id="r1",
         completion_id=completion_id, ts=TS,
     )  # fmt: skip

@@ -141,7 +141,7 @@ async def test_a_conversation_is_on_disk_as_it_was_held(var: Path) -> None:
     assert conversation(var) == [
         ("user", "First."),
         ("assistant", setting),
-        ("user", 'Tool Result (state:set):\n{"version":1}'),
+        ("tool", '{"version":1}'),
         ("assistant", "Done."),
         ("user", "Second."),
         ("assistant", "Bye."),
@@ -350,16 +350,17 @@ async def test_A05_a_crash_within_a_handler_loses_its_end_and_nothing_is_done_tw
         ("completion:result", "handled"),
     ]
     # The agent is told what it would have been told, and that one end is not known.
-    feedback = conversation(after)[2][1]
-    assert feedback == (
-        "Tool Result (no:such):\n"
-        "Error unknown_tool: no handler for event 'no:such' (ksi discover lists the events)\n\n"
-        "Tool Result (agent:terminate):\n"
-        "Error denied: agent:ada may not emit 'agent:terminate'\n\n"
-        "Tool Result (stuck:act):\n"
-        "Error lost: the daemon died before the handler's end was known\n\n"
-        'Tool Result (state:set):\n{"version":1}'
-    )
+    assert [each for each in conversation(after) if each[0] == "tool"] == [
+        (
+            "tool",
+            "Error unknown_tool: no handler for event 'no:such'\n"
+            "There are: agent:progress, agent:result, agent:status, state:delete,"
+            " state:get, state:query, state:set, stuck:act",
+        ),
+        ("tool", "Error denied: agent:ada may not emit 'agent:terminate'"),
+        ("tool", "Error lost: the daemon died before the handler's end was known"),
+        ("tool", '{"version":1}'),
+    ]
 
 
 async def test_A05_what_was_held_before_a_crash_is_held_after_it(
@@ -514,20 +515,20 @@ async def posted() -> AsyncIterator[Post]:
 @pytest.mark.conformance
 async def test_S002_21_an_agent_is_taught_both_methods_and_when_to_use_which() -> None:
     async with posted() as post:
-        session = await post.session(system="Be brief.\n")
-    assert session.system == augment("Be brief.", session.protocol)
+        manner = (await post.session(system="Be brief.\n")).manner()
+    assert manner.system == augment("Be brief.", manner.protocol)
     parts = ["Be brief.", "### Method 1", '"event"', "### Method 2", '"ksi_tool_use"']
     reasons = ["Use method 2 when", "more than one line", "special characters", "JSON within JSON"]
-    places = [session.system.index(part) for part in (*parts, *reasons)]
+    places = [manner.system.index(part) for part in (*parts, *reasons)]
     assert places == sorted(places)
 
 
 @pytest.mark.conformance
 async def test_S003_12_an_agent_without_tools_is_taught_nothing_of_them() -> None:
     async with posted() as post:
-        session = await post.session(system="Be brief.", protocol="prompt_tools")
-        tagged = await post.session(system="Be brief.", protocol="text_tagged")
-    assert (session.system, session.protocol.dialects) == ("Be brief.", ())
+        manner = (await post.session(system="Be brief.", protocol="prompt_tools")).manner()
+        tagged = (await post.session(system="Be brief.", protocol="text_tagged")).manner()
+    assert (manner.system, manner.protocol.dialects) == ("Be brief.", ())
     assert tagged.protocol.dialects == ("text_tagged",)
 
 

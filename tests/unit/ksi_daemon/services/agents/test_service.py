@@ -216,7 +216,7 @@ async def test_a_file_of_any_name_gives_an_id(var: Path) -> None:
             {"system": "Speak.", "provider": {"type": "scripted"}},
             "args_schema",
             "provider: Object missing required field `replies`",
-            "fields: replies, on_empty, model",
+            "fields: replies, on_empty, model, capabilities",
             id="provider that lacks something",
         ),
         pytest.param(

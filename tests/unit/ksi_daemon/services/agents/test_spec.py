@@ -15,7 +15,6 @@ from ksi_daemon.services.agents.spec import (
     Spec,
     loop_limits,
     make_spec,
-    protocol_of,
 )
 
 SCRIPT = {"type": "scripted", "replies": ["hi"]}
@@ -181,22 +180,6 @@ def test_ids_that_cannot_be(agent_id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "protocol"),
-    [
-        pytest.param("ksi", extraction.protocol("ksi"), id="preset"),
-        pytest.param({}, extraction.protocol("ksi"), id="an object of the default preset"),
-        pytest.param(
-            {"preset": "ksi", "mode": "strict"},
-            extraction.protocol("ksi", mode="strict"),
-            id="a preset with overrides",
-        ),
-    ],
-)
-def test_protocol_of(wanted: Any, protocol: extraction.Protocol) -> None:
-    assert protocol_of(wanted) == protocol
-
-
-@pytest.mark.parametrize(
     ("wanted", "code"),
     [
         pytest.param("ski", "not_found", id="no such preset"),
@@ -210,17 +193,16 @@ def test_protocol_of(wanted: Any, protocol: extraction.Protocol) -> None:
     ],
 )
 def test_a_protocol_that_cannot_be(wanted: Any, code: str) -> None:
-    for make in (protocol_of, lambda protocol: made(Spawn(protocol=protocol))):
-        with pytest.raises(KsiError) as caught:
-            make(wanted)
-        assert caught.value.code == code
+    with pytest.raises(KsiError) as caught:
+        made(Spawn(protocol=wanted))
+    assert caught.value.code == code
 
 
 def test_limits_over_the_daemons() -> None:
     defaults = LoopLimits(turns=1, calls=2, mistakes=3, identical=4)
     assert loop_limits(Limits(), defaults) == defaults
-    assert loop_limits(Limits(turns=7, calls=8, mistakes=9), defaults) == LoopLimits(
-        turns=7, calls=8, mistakes=9, identical=4
+    assert loop_limits(Limits(turns=7, calls=8, mistakes=9, wall_s=5), defaults) == LoopLimits(
+        turns=7, calls=8, mistakes=9, identical=4, wall_s=5
     )
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ksi_daemon.providers.model import Message
-from ksi_daemon.services.completions.exchange import LARGE_TEXT, alternating
+from ksi_daemon.services.completions.blocks import LARGE_TEXT
 from ksi_daemon.testing import Peer, connected, running_daemon
 
 STATUS = '{"event": "agent:status", "data": {"status": "ready"}}'
@@ -51,9 +50,15 @@ class Talk:
             return list(connection.execute(sql))
 
     def told(self) -> list[str]:
-        """Return the messages that went back to the agent."""
-        sql = "SELECT content FROM messages WHERE kind = 'feedback' ORDER BY position"
-        return [row[0] for row in self.rows(sql)]
+        """Return what went back to the agent, a text for each turn."""
+        sql = "SELECT kind, role, name, content FROM messages ORDER BY position"
+        turns: list[list[str]] = []
+        for kind, role, name, content in self.rows(sql):
+            if kind != "feedback":
+                turns.append([])
+            else:
+                turns[-1].append(f"Tool Result ({name}):\n{content}" if role == "tool" else content)
+        return ["\n\n".join(turn) for turn in turns if turn]
 
 
 @asynccontextmanager
@@ -131,7 +136,9 @@ async def test_a_call_becomes_an_event_that_knows_where_it_was_written(var: Path
         pytest.param(
             '{"event": "no:such", "data": {}}',
             "Tool Result (no:such):\n"
-            "Error unknown_tool: no handler for event 'no:such' (ksi discover lists the events)",
+            "Error unknown_tool: no handler for event 'no:such'\n"
+            "There are: agent:progress, agent:result, agent:status, state:delete,"
+            " state:get, state:query, state:set",
             id="unknown event",
         ),
         pytest.param(
@@ -141,7 +148,10 @@ async def test_a_call_becomes_an_event_that_knows_where_it_was_written(var: Path
         ),
         pytest.param(
             '{"event": "state:get", "data": {}}',
-            "Tool Result (state:get):\nError args_schema: Object missing required field `key`",
+            "Tool Result (state:get):\nError args_schema: Object missing required field `key`\n"
+            'Expected: {"required":["key"],"properties":{"key":{"type":"string",'
+            '"maxLength":512,"minLength":1},"namespace":{"type":"string","maxLength":512,'
+            '"minLength":1,"default":"default"}}}',
             id="data that does not fit",
         ),
         pytest.param(
@@ -462,28 +472,3 @@ async def test_the_model_is_the_agents_own(var: Path) -> None:
         await talk.say()
         [result] = await talk.events("completion:result")
     assert result["data"]["model"] == "mine"
-
-
-def user(content: str) -> Message:
-    return Message("user", content)
-
-
-def reply(content: str) -> Message:
-    return Message("assistant", content)
-
-
-@pytest.mark.parametrize(
-    ("messages", "merged"),
-    [
-        pytest.param([user("a"), reply("b")], [user("a"), reply("b")], id="alternating"),
-        pytest.param([user("a"), user("b")], [user("a\n\nb")], id="two of one role"),
-        pytest.param([user("a"), user("b"), user("c")], [user("a\n\nb\n\nc")], id="three"),
-        pytest.param(
-            [user("a"), reply(" \n"), user("b")], [user("a\n\nb")], id="nothing between them"
-        ),
-        pytest.param([user("a"), reply("")], [user("a")], id="nothing at the end"),
-        pytest.param([], [], id="none"),
-    ],
-)
-def test_roles_alternate(messages: list[Message], merged: list[Message]) -> None:
-    assert alternating(messages) == merged

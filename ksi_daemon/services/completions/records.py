@@ -1,0 +1,165 @@
+"""What of an exchange goes into the log beside its events: rows and the data of notices. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from ksi_daemon import extraction
+from ksi_daemon.conversation import Inbound, Session
+from ksi_daemon.events import ErrorInfo, Event, now
+from ksi_daemon.extraction import Diagnostic, Rejected
+from ksi_daemon.log import statements
+from ksi_daemon.log.model import Attempt, MessageKind
+from ksi_daemon.providers.model import Completion, Message, Provider
+from ksi_daemon.services.completions.blocks import Block, Stored
+from ksi_daemon.work import Statement
+
+__all__ = [
+    "attempt_rows",
+    "block_id",
+    "completion_data",
+    "completion_row",
+    "rejection",
+    "remember",
+    "stored",
+]
+
+_ECHO = ErrorInfo("echo", "the call stands in an untrusted text of the turn")
+_REFUSED = ErrorInfo("reply_refused", "the reply was refused for another block of it")
+
+
+def completion_data(
+    turn: int, provider: Provider, completion: Completion, notes: tuple[Diagnostic, ...]
+) -> dict[str, Any]:
+    """Return the data of the completion:result event: what a restart needs, what people ask."""
+    return {
+        "turn": turn,
+        "provider": provider.name,
+        "model": completion.model,
+        "stop_reason": completion.stop_reason,
+        "latency_ms": completion.latency_ms,
+        "usage": completion.usage,
+        "text": completion.text,
+        **({"incomplete": completion.incomplete} if completion.incomplete else {}),
+        **({"message": completion.message} if completion.message else {}),
+        **({"diagnostics": notes} if notes else {}),
+    }
+
+
+def stored(event: Event) -> Stored:
+    """Return the completion that a completion:result event holds."""
+    data = msgspec.json.decode(event.data)
+    completion = Completion(
+        text=data["text"],
+        stop_reason=data["stop_reason"],
+        model=data["model"],
+        message=data.get("message"),
+    )
+    return Stored(event, completion, data["turn"])
+
+
+def block_id(completion_id: str, block: Block) -> str:
+    """Return the id of the event that *block* becomes, the same after a crash."""
+    return f"{completion_id}.{block.ordinal}"
+
+
+def rejection(block: Block) -> ErrorInfo:
+    """Return why *block* did not run."""
+    if isinstance(block.found, Rejected):
+        return ErrorInfo(block.found.code, block.found.message)
+    return _ECHO if block.held else _REFUSED
+
+
+def completion_row(
+    completion_id: str,
+    session: Session,
+    inbound: Inbound,
+    turn: int,
+    preset: str,
+    completion: Completion,
+) -> Statement:
+    """Return the row of a completion whose calls have not run."""
+    return statements.completion(
+        completion_id=completion_id,
+        ts=now(),
+        agent_id=session.agent_id,
+        request_id=inbound.request_id,
+        turn=turn,
+        provider=session.provider.name,
+        model=completion.model,
+        preset=preset,
+        stop_reason=completion.stop_reason,
+        latency_ms=completion.latency_ms,
+        input_tokens=completion.usage.input_tokens,
+        output_tokens=completion.usage.output_tokens,
+        extractor=extraction.EXTRACTOR_VERSION,
+    )
+
+
+def attempt_rows(
+    completion_id: str,
+    session: Session,
+    completion: Completion,
+    blocks: Iterable[Block],
+    *,
+    refused: bool,
+) -> list[Statement]:
+    """Return one row for each block; *refused*: none of them runs."""
+    return [
+        statements.attempt(
+            Attempt(
+                completion_id=completion_id,
+                ordinal=block.ordinal,
+                agent_id=session.agent_id,
+                provider=session.provider.name,
+                model=completion.model,
+                dialect=block.found.dialect,
+                tool=getattr(block.found, "name", None),
+                verdict=_verdict(block, refused=refused),
+                code=None if _runs(block, refused=refused) else rejection(block).code,
+                repairs=getattr(block.found, "repairs", ()),
+                start=block.found.start,
+                end=block.found.end,
+                event_id=block_id(completion_id, block),
+            )
+        )
+        for block in blocks
+    ]
+
+
+def remember(
+    session: Session,
+    inbound: Inbound,
+    message: Message,
+    kind: MessageKind,
+    completion_id: str | None = None,
+) -> Statement:
+    """Add *message* to the conversation; return the row that keeps it."""
+    session.messages.append(message)
+    session.position += 1
+    return statements.message(
+        agent_id=session.agent_id,
+        position=session.position,
+        message=message,
+        kind=kind,
+        request_id=inbound.request_id,
+        completion_id=completion_id,
+        ts=now(),
+    )
+
+
+def _runs(block: Block, *, refused: bool) -> bool:
+    return not (isinstance(block.found, Rejected) or block.held or refused)
+
+
+def _verdict(block: Block, *, refused: bool) -> str:
+    if isinstance(block.found, Rejected):
+        return "rejected"
+    if block.held:
+        return "held"
+    if refused:
+        return "rejected"
+    return "repaired" if block.found.repairs else "strict"
