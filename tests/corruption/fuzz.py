@@ -21,7 +21,8 @@ from typing import Any
 
 from ksi_daemon.extraction import extract, protocol
 from ksi_daemon.extraction.dialects import DIALECTS
-from tests.corruption.slips import DIALECTS_WRITTEN, STRING, Slip, Trial, piece
+from ksi_daemon.providers.slips import STRING, Slip
+from tests.corruption.slips import DIALECTS_WRITTEN, Trial, piece
 
 __all__ = ["KINDS", "trial", "trials"]
 

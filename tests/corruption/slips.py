@@ -1,4 +1,4 @@
-"""Seeded slips: what models do to a call, one at a time, and what the extractor makes of it.
+"""Seeded slips (``providers.slips``) of calls, one at a time, and what extraction makes of them.
 
 A trial writes a call whose arguments hold pieces of real files, makes one slip outside of its
 strings (or one that leaves no doubt inside), puts prose around it and extracts. It is *exact* if
@@ -11,26 +11,24 @@ Wrong must never happen; a rejection costs a turn.
 from __future__ import annotations
 
 import random
-import re
 import sys
 import sysconfig
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ksi_daemon.extraction import extract, protocol
 from ksi_daemon.extraction.dialects import DIALECTS
+from ksi_daemon.providers import slips
+from ksi_daemon.providers.slips import Slip
 
-__all__ = ["DIALECTS_WRITTEN", "SLIPS", "STRING", "Slip", "Trial", "piece", "trial", "trials"]
+__all__ = ["DIALECTS_WRITTEN", "SLIPS", "Trial", "piece", "trial", "trials"]
 
 PAYLOAD = 5_000
 ROOT = Path(__file__).resolve().parents[2]
 DIALECTS_WRITTEN = ("event", "ksi_tool_use")
-
-STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-Slip = Callable[[str, random.Random], str | None]
 
 
 class Trial(NamedTuple):
@@ -104,89 +102,7 @@ def _files() -> tuple[str, ...]:
     return tuple(path.read_text(encoding="utf-8") for path in sorted(paths))
 
 
-def _outside(text: str, wanted: str) -> list[int]:
-    """Return the places of the characters *wanted* outside of strings."""
-    blank = STRING.sub(lambda match: "s" * len(match[0]), text)
-    return [at for at, character in enumerate(blank) if character in wanted]
-
-
-def _inserted(wanted: str, insertion: str, *, after: bool = False) -> Slip:
-    def slip(text: str, rng: random.Random) -> str | None:
-        places = _outside(text, wanted)
-        if not places:
-            return None
-        at = rng.choice(places) + after
-        return text[:at] + insertion + text[at:]
-
-    return slip
-
-
-def _python_literal(text: str, rng: random.Random) -> str | None:
-    words = [
-        match
-        for match in re.finditer(r"\b(?:true|false|null)\b", text)
-        if match.start() in set(_outside(text, "tfn"))
-    ]
-    if not words:
-        return None
-    word = rng.choice(words)
-    python = {"true": "True", "false": "False", "null": "None"}[word[0]]
-    return text[: word.start()] + python + text[word.end() :]
-
-
-def _raw_newline(text: str, rng: random.Random) -> str | None:
-    places = [match.start() for match in re.finditer(r"(?<!\\)(?:\\\\)*\\n", text)]
-    if not places:
-        return None
-    at = text.index("\\n", rng.choice(places))
-    return text[:at] + "\n" + text[at + 2 :]
-
-
-def _escaped_apostrophe(text: str, rng: random.Random) -> str | None:
-    # A writer who believes that they must be escaped escapes all in a string.
-    strings = [match for match in STRING.finditer(text) if "'" in match[0]]
-    if not strings:
-        return None
-    string = rng.choice(strings)
-    escaped = re.sub(r"(?<!\\)((?:\\\\)*)'", r"\1\\'", string[0])
-    return text[: string.start()] + escaped + text[string.end() :]
-
-
-def _keys_quoted(left: str, right: str) -> Slip:
-    def slip(text: str, rng: random.Random) -> str | None:
-        keys = [m for m in STRING.finditer(text) if re.match(r"\s*:", text[m.end() :])]
-        key = rng.choice(keys)
-        return text[: key.start()] + left + key[0][1:-1] + right + text[key.end() :]
-
-    return slip
-
-
-def _missing_closer(text: str, rng: random.Random) -> str | None:
-    return text[:-1]
-
-
-def _extra_closer(text: str, rng: random.Random) -> str | None:
-    return text + "}"
-
-
-def _truncated(text: str, rng: random.Random) -> str | None:
-    # Of at least one string's opening quote, so that it is cut within its arguments.
-    return text[: rng.randrange(text.index(":") + 2, len(text) - 1)].rstrip("}] \n") or None
-
-
-SLIPS: dict[str, Slip] = {
-    "clean": lambda text, rng: text,
-    "raw_newline": _raw_newline,
-    "trailing_comma": _inserted("}]", ","),
-    "comment": _inserted(",", " // as agreed\n", after=True),
-    "python_literal": _python_literal,
-    "escaped_apostrophe": _escaped_apostrophe,
-    "single_quotes": _keys_quoted("'", "'"),
-    "smart_quotes": _keys_quoted("“", "”"),
-    "missing_closer": _missing_closer,
-    "extra_closer": _extra_closer,
-    "truncated": _truncated,
-}
+SLIPS: Mapping[str, Slip] = {"clean": lambda text, rng: text, **slips.SLIPS}
 _AT_THE_END = frozenset({"missing_closer", "truncated"})
 _BEFORE = ("", "Here it is:\n", "I'll write {it} now.\n\n", "```json\n")
 _AFTER = ("", "\nDone.", "\n```\nThat's it: {ok}.\n", "\n\nAnything else?")

@@ -10,8 +10,9 @@ from tests.corruption.slips import SLIPS, trials
 
 TRIALS = 120
 # What is read although it is not as it should be. A missing closer is not: in a call whose
-# arguments nest, it may be an inner one that is missing, and then members change places.
-EXACT = frozenset(SLIPS) - {"missing_closer", "truncated"}
+# arguments nest, it may be an inner one that is missing, and then members change places. An
+# escaped apostrophe is, unless it stands where it may be what a lost quote left.
+EXACT = frozenset(SLIPS) - {"escaped_apostrophe", "missing_closer", "truncated"}
 
 
 @pytest.mark.parametrize("kind", SLIPS)
@@ -25,6 +26,11 @@ def test_no_slip_is_ever_read_wrongly(kind: str) -> None:
 def test_what_can_be_read_is_read_exactly(kind: str) -> None:
     outcomes = Counter(made.outcome for made in trials(kind, TRIALS))
     assert outcomes == {"exact": TRIALS}
+
+
+def test_nearly_every_escaped_apostrophe_is_read() -> None:
+    outcomes = Counter(made.outcome for made in trials("escaped_apostrophe", TRIALS))
+    assert outcomes["exact"] >= 0.9 * TRIALS
 
 
 def test_a_truncated_call_never_fires() -> None:
