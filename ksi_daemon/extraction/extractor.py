@@ -40,6 +40,7 @@ from ksi_daemon.extraction.whole import Sole, read_whole
 
 __all__ = ["AFTERMATH", "EXCERPT", "Reply", "extract", "new_call_id", "too_long"]
 
+MAX_BLOCKS: Final = 1024  # calls and rejected ones, from which on a reply is not read further
 NEAR: Final = 8  # characters before an object in which a colon stands if it is a member's value
 # Behind a call: a closing brace, or a member. Both belong to an object, and perhaps to the call.
 AFTERMATH: Final = re.compile(r'\s*+(?:(?P<brace>\})|,?+\s*+"[^"\\\n]*+"\s*+:)')
@@ -134,9 +135,10 @@ class Reply:
             self._read_with_frames(at)
         else:
             self._read_objects(at, len(self._text))
-        if self._unlisted:
-            note = f"{self._unlisted} more blocks were rejected"
-            self._note("size_limit", note, len(self._text), len(self._text))
+        if self._is_spent():
+            self._note("size_limit", "so many blocks: the rest was not read", *self._text_end)
+        elif self._unlisted:
+            self._note("size_limit", f"{self._unlisted} more blocks were rejected", *self._text_end)
 
     def read_whole(self) -> None:
         """Read the text as one object, or one command, with nothing beside it."""
@@ -165,6 +167,17 @@ class Reply:
             self._final(),
             self._thought,
         )
+
+    @property
+    def _text_end(self) -> tuple[int, int]:
+        return len(self._text), len(self._text)
+
+    def _is_spent(self) -> bool:
+        """Say whether no block that follows could be a call, or the text is nothing but blocks."""
+        calls, rejected, limit = len(self._calls), len(self._rejected), self._protocol.max_calls
+        if rejected < limit:
+            return False
+        return calls >= limit or calls + rejected + self._unlisted >= MAX_BLOCKS
 
     @property
     def _first(self) -> Dialect:
@@ -222,7 +235,7 @@ class Reply:
 
     def _read_with_frames(self, at: int) -> None:
         frames = self._frames()
-        while (found := frames.next(at)) is not None:
+        while not self._is_spent() and (found := frames.next(at)) is not None:
             dialect, framed = found
             at = self._read_objects(at, framed.start)
             if at <= framed.start:
@@ -236,7 +249,10 @@ class Reply:
         """
         if not self._plan.dialects:
             return at
-        while at < before and (found := self._scanner.next(at, before)) is not None:
+        next_found = self._scanner.next
+        while at < before and (found := next_found(at, before)) is not None:
+            if self._is_spent():
+                return before
             if isinstance(found, Whole):
                 at = self._take_object(found.start, found.end, found.value)
             else:

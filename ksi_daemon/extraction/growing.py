@@ -119,12 +119,14 @@ class Growing(Reply):
     def advance(self) -> Doubt | None:
         """Take every block that is certain; None if nothing is in doubt up to the end."""
         frames = self._frames() if self._plan.framed else None
-        while True:
+        while not self._is_spent():
             doubt, framed = self._first_frame(frames)
             limit = framed[1].start if framed else doubt.place if doubt else len(self._text)
             within = self._advance_objects(limit)
             if within is not None:
                 return within
+            if self._is_spent():
+                break
             if self._at > limit:
                 continue
             self._at = limit
@@ -133,6 +135,8 @@ class Growing(Reply):
             if self._may_be_thought(limit):
                 return Doubt(limit, _NEVER)
             self._at = self._take_framed(*framed)
+        self._at = len(self._text)
+        return None
 
     def finish(self, stop_reason: str | None) -> None:
         """Read what is left: the text is over."""
@@ -272,7 +276,7 @@ class Growing(Reply):
         if not self._plan.dialects:
             return None
         text = self._text
-        while (start := text.find("{", self._at, before)) >= 0:
+        while not self._is_spent() and (start := text.find("{", self._at, before)) >= 0:
             self._at = start
             if self._signs.candidate_begun.match(text, start):
                 return Doubt(start, None)

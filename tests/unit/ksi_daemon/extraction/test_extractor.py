@@ -162,9 +162,24 @@ def test_calls_beyond_the_limit_are_rejected() -> None:
     result = read(f"{EVENT}\n" * 5, max_calls=2)
     assert [call.start for call in result.calls] == [0, 31]
     assert [block.code for block in result.rejected] == ["size_limit"] * 2
-    assert result.diagnostics == (
-        Diagnostic("size_limit", "1 more blocks were rejected", 155, 155),
-    )
+    note = Diagnostic("size_limit", "so many blocks: the rest was not read", 155, 155)
+    assert result.diagnostics == (note,)
+
+
+def test_a_call_behind_many_broken_blocks_is_found() -> None:
+    result = read('{"event":"a:b","data":{bad}}\n' * 100 + EVENT)
+    assert [call.name for call in result.calls] == ["a:b"]
+    assert len(result.rejected) == 64
+    assert result.diagnostics[-1].message == "36 more blocks were rejected"
+
+
+@pytest.mark.parametrize("block", [EVENT, '{"event":"a:b","data":{bad}}'], ids=["calls", "broken"])
+def test_a_text_of_nothing_but_blocks_is_not_read_to_its_end(block: str) -> None:
+    text = f"{block}\n" * 2_000
+    result = read(text)
+    note = Diagnostic("size_limit", "so many blocks: the rest was not read", len(text), len(text))
+    assert result.diagnostics[-1] == note
+    assert len(result.rejected) == 64
 
 
 @pytest.mark.parametrize(

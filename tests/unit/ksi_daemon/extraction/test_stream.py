@@ -188,6 +188,14 @@ def test_a_text_that_is_too_long_is_refused_from_where_it_was_not_told(size: int
     assert result.residual == "".join(each.text for each in found if isinstance(each, Text))
 
 
+@pytest.mark.parametrize(
+    "block", [EVENT, '{"event":"a:b","data":{bad}}', TAGGED], ids=["calls", "broken", "tagged"]
+)
+def test_reading_ends_where_that_of_the_whole_text_does(block: str) -> None:
+    text = f"{block}\n" * 1_200
+    streams_soundly(text, OPEN["any"], range(0, len(text), 997))
+
+
 def test_too_long_at_once_is_what_the_whole_text_gives() -> None:
     settings = protocol("ksi", max_reply_chars=100)
     text = EVENT * 10
