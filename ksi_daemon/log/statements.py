@@ -11,6 +11,7 @@ from ksi_daemon.errors import Conflict
 from ksi_daemon.events import now
 from ksi_daemon.log.model import Attempt, MessageKind
 from ksi_daemon.log.rows import json_text, microseconds
+from ksi_daemon.providers.model import Message
 from ksi_daemon.work import Statement
 
 __all__ = [
