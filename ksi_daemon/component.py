@@ -1,4 +1,9 @@
-"""One component: a Markdown file with YAML front matter, as a value. Pure: text in, text out."""
+"""One component: a Markdown file with YAML front matter, as a value. Pure: text in, text out.
+
+Agent and skill files of other programs are components as they are. They are told by their front
+matter, which has none of the fields that only ksi has; their text is *plain*: ``{{`` in it means
+what it meant to whoever wrote it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,9 @@ import re
 from typing import Annotated, Any, Final
 
 import msgspec
-import yaml
 
-from ksi_daemon.errors import ComponentError, InvalidData
+from ksi_daemon import front_matter
+from ksi_daemon.errors import ComponentError, InvalidData, nearest
 
 __all__ = [
     "MAX_BYTES",
@@ -21,8 +26,6 @@ __all__ = [
 ]
 
 MAX_BYTES: Final = 64 * 1024
-MAX_DEPTH: Final = 20
-_FRONT: Final = re.compile(r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*(?:\r?\n|\Z)", re.S | re.M)
 _VARIABLE: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:\|([^{}]*))?\}\}")
 
 
@@ -47,8 +50,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     *extends*, *mixins* and *dependencies* name the components that it is made of (see
     ``composition``). *variables* are the defaults of the placeholders; *allow* are the event
     patterns that a profile grants. *script* is what the scripted provider says when the agent
-    has no other: the fields of a scripted provider object. Fields that ksi does not know are left
-    out: files that were written for other programs load as they are.
+    has no other: the fields of a scripted provider object. *plain* are the stretches of the text
+    in which nothing is a placeholder. Fields that ksi does not know are left out.
     """
 
     name: str = ""
@@ -69,118 +72,139 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     allow: list[str] | None = None
     subscriptions: list[str] = msgspec.field(default_factory=list)
     limits: Limits = Limits()
+    plain: tuple[tuple[int, int], ...] = ()
+
+
+# Not for front matter to say: a name is where the file is, the text is behind the front matter.
+_GIVEN: Final = frozenset({"name", "text", "plain"})
+# What the files of other programs have as well. Whatever has any other field was written for ksi.
+_SHARED: Final = frozenset({"name", "description", "version", "tools", "model"})
+_OWN: Final = frozenset(Component.__struct_fields__) - _GIVEN - _SHARED
 
 
 def parse(text: str, *, name: str) -> Component:
     """Return the component that *text* is; without front matter all of it is text.
 
-    Raise ComponentError if the front matter is not a YAML mapping of the known shape.
+    Raise ComponentError if the front matter is not a YAML mapping of the known shape. A file of
+    another program is taken as it is.
     """
     if len(text.encode(errors="replace")) > MAX_BYTES:
         raise ComponentError(f"{name!r} is larger than {MAX_BYTES} bytes")
-    text = text.removeprefix("\ufeff")  # some editors put a byte order mark in front
-    front = _FRONT.match(text)
-    fields = _front_matter(front[1], name) if front else {}
-    body = text[front.end() :] if front else text
+    front, body = front_matter.split(text)
+    body = body.strip() + "\n"
+    fields = _fields(front, name)
+    if _is_foreign(fields):
+        plain = ((0, len(body)),) if _VARIABLE.search(body) else ()
+        return Component(name=name, text=body, plain=plain, **_understood(fields))
     known = {key: fields[key] for key in fields if key in Component.__struct_fields__}
     try:
-        component = msgspec.convert(_foreign(known), Component, strict=False)
+        component = msgspec.convert(_as_wanted(known), Component, strict=False)
     except msgspec.ValidationError as exc:
         raise ComponentError(f"{name!r}: {exc}") from exc
-    return msgspec.structs.replace(component, name=name, text=body.strip() + "\n")
+    return msgspec.structs.replace(component, name=name, text=body)
 
 
 def unknown_fields(text: str, *, name: str) -> list[str]:
-    """Return the fields of the front matter of *text* that ksi does not know."""
-    front = _FRONT.match(text.removeprefix("\ufeff"))
-    fields = _front_matter(front[1], name) if front else {}
-    return [key for key in fields if key not in Component.__struct_fields__]
+    """Return the fields of the front matter of *text* that ksi does not know.
+
+    None of a file of another program, which means by them what it likes.
+    """
+    fields = _fields(front_matter.split(text)[0], name)
+    if _is_foreign(fields):
+        return []
+    known = {*Component.__struct_fields__} - {"text", "plain"}
+    return [key for key in fields if key not in known]
 
 
 def placeholders(component: Component) -> list[str]:
-    """Return the variables of *component* that have no value until somebody gives one.
-
-    None for plain text, as ``render`` understands it.
-    """
-    found = list(_VARIABLE.finditer(component.text))
-    if not component.variables and all(match[2] is None for match in found):
-        return []
-    unset = (m[1] for m in found if m[2] is None and m[1] not in component.variables)
+    """Return the variables of *component* that have no value until somebody gives one."""
+    unset = (m[1] for m in _found(component) if m[2] is None and m[1] not in component.variables)
     return list(dict.fromkeys(unset))
 
 
 def render(component: Component, variables: dict[str, str]) -> str:
     """Return the text of *component* with each ``{{name}}`` or ``{{name|default}}`` filled in.
 
-    One pass: what a value holds is never filled in again. A component that declares no variables,
-    not even by a default, and is given none is plain text. Raise InvalidData for a placeholder
-    without a value.
+    One pass: what a value holds is never filled in again. Raise InvalidData for placeholders
+    without a value, naming all of them, and for a variable that there is none for.
     """
+    _check_given(component, variables)
     values = component.variables | variables
-    if not values and all(match[2] is None for match in _VARIABLE.finditer(component.text)):
-        return component.text
+    pieces, end = [], 0
+    for match in _found(component):
+        default = match[2] or ""
+        pieces += [component.text[end : match.start()], values.get(match[1], default)]
+        end = match.end()
+    return "".join((*pieces, component.text[end:]))
 
-    def fill(match: re.Match[str]) -> str:
-        name, default = match[1], match[2]
-        if name in values:
-            return values[name]
-        if default is not None:
-            return default
+
+def _found(component: Component) -> list[re.Match[str]]:
+    """Return the placeholders of *component*, in the order of the text."""
+    found: list[re.Match[str]] = []
+    at = 0
+    for start, end in (*component.plain, (len(component.text), 0)):
+        found += _VARIABLE.finditer(component.text, at, start)
+        at = end
+    return found
+
+
+def _check_given(component: Component, variables: dict[str, str]) -> None:
+    """Raise InvalidData unless *variables* are what *component* still needs, or can be given."""
+    missing = [name for name in placeholders(component) if name not in variables]
+    if missing:
+        named = ", ".join(f"{{{{{name}}}}}" for name in missing)
         raise InvalidData(
-            f"component {component.name!r}: no value for {{{{{name}}}}}", details={"path": name}
+            f"component {component.name!r}: no value for {named}",
+            hint="give it with variables",
+            details={"path": missing[0]},
         )
-
-    return _VARIABLE.sub(fill, component.text)
-
-
-class _Loader(yaml.CSafeLoader):
-    """YAML as front matter needs it: strings stay strings."""
-
-
-# Only true, false, null and whole numbers are not strings: "no" is not false, 1.10 is not 1.1,
-# and there are no dates.
-_Loader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in (
-    ("tag:yaml.org,2002:bool", r"true|false", "tf"),
-    ("tag:yaml.org,2002:null", r"null|~|", ["n", "~", ""]),
-    ("tag:yaml.org,2002:int", r"-?(0|[1-9][0-9]{0,17})", "-0123456789"),
-):
-    _Loader.add_implicit_resolver(_tag, re.compile(rf"(?:{_pattern})\Z"), list(_first))
+    known = {*component.variables, *(match[1] for match in _found(component))}
+    for name in variables:
+        if name not in known:
+            close = nearest(name, known)
+            raise InvalidData(
+                f"component {component.name!r} has no variable {name!r:.80}",
+                hint=f"did you mean {close!r}?" if close else None,
+                details={"path": "variables"},
+            )
 
 
-def _front_matter(text: str, name: str) -> dict[str, Any]:
+def _fields(front: str, name: str) -> dict[str, Any]:
+    """Return the fields of *front*; what other programs read as YAML is often none."""
     try:
-        _check_structure(text)
-        fields = yaml.load(text, Loader=_Loader)
-    except (yaml.YAMLError, RecursionError, ValueError) as exc:
-        raise ComponentError(f"{name!r}: front matter is not usable YAML: {exc}") from exc
-    if fields is None:
-        return {}
-    if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
-        raise ComponentError(f"{name!r}: front matter must be a mapping with text keys")
-    return fields
+        return front_matter.mapping(front, name)
+    except ComponentError:
+        fields: dict[str, Any] = front_matter.lines(front)
+        if "description" in fields and _is_foreign(fields):
+            return fields
+        raise
 
 
-def _check_structure(text: str) -> None:
-    """Raise YAMLError for aliases (a few of them make gigabytes) and for deep nesting."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not allowed")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > MAX_DEPTH:
-            raise yaml.YAMLError(f"nests deeper than {MAX_DEPTH}")
+def _is_foreign(fields: dict[str, Any]) -> bool:
+    return _OWN.isdisjoint(fields)
 
 
-def _foreign(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return *fields* with what other programs write in their own way put into ours."""
+def _understood(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return what ksi can use of the *fields* of a file of another program."""
+    fields = _as_wanted({key: fields[key] for key in fields if key in _SHARED - _GIVEN})
+    tools = fields.pop("tools", None)
+    understood: dict[str, Any] = {k: v for k, v in fields.items() if isinstance(v, str)}
+    # To say that all tools are meant is to say nothing; a right to all events it must not become.
+    if isinstance(tools, list) and "*" not in tools:
+        understood["tools"] = [tool for tool in tools if isinstance(tool, str)]
+    if understood.get("model") == "inherit":
+        del understood["model"]
+    return understood
+
+
+def _as_wanted(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return *fields* with what can be written in several ways in the one that we use."""
     tools = fields.get("tools")
     if isinstance(tools, str):
         # the comma form of agent files of other programs
-        fields["tools"] = [tool.strip() for tool in tools.split(",") if tool.strip()]
+        fields["tools"] = [tool for each in tools.split(",") if (tool := each.strip(" \t[]\"'"))]
+    elif isinstance(tools, dict) and all(isinstance(each, bool) for each in tools.values()):
+        fields["tools"] = [tool for tool, is_on in tools.items() if is_on]
     for key in ("version", "description"):
         if key in fields:
             fields[key] = _as_written(fields[key])

@@ -10,7 +10,8 @@ in the order written, then its parent's; ``tools`` and ``subscriptions`` add up,
 and no other field: what an agent may do is never a matter of what it quotes. Nothing inherits a
 ``script``, a ``component_type`` or the rights (``allow``) of a profile.
 
-The texts are joined first and filled in once, so no value is ever filled in again.
+The texts are joined first and filled in once, so no value is ever filled in again. The text of a
+file of another program stays as it is wherever it stands.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ Relation = Literal["itself", "extends", "mixin", "dependency"]
 # A field that is not set in one part is taken from the next one that sets it.
 _SINGLE: Final = ("model", "provider", "protocol", "profile")
 _ADDED: Final = ("tools", "subscriptions")
+_BETWEEN: Final = "\n\n"  # the texts of two parts
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -77,6 +79,7 @@ class _Gathering:
 
     def __init__(self, load: Callable[[str], Component]) -> None:
         self.texts: dict[str, str] = {}  # in the order in which they are joined
+        self.plain: set[str] = set()  # those of them in which nothing is filled in
         self.lineage: dict[str, Component] = {}  # those that give fields
         self.quoted: dict[str, Component] = {}  # dependencies, which give variables only
         self._load = load
@@ -92,6 +95,8 @@ class _Gathering:
         )
         text = "" if name in self.texts else component.text.strip("\n")
         self.texts.setdefault(name, text)
+        if component.plain:
+            self.plain.add(name)
         if sum(map(len, self.texts.values())) > MAX_TEXT:
             raise ComponentError(f"{path[0]!r} has more than {MAX_TEXT} characters of text in all")
         return Part(name, relation, _set_fields(component), len(text), parts)
@@ -121,7 +126,7 @@ def _references(component: Component) -> Iterator[tuple[Relation, str]]:
 
 
 def _set_fields(component: Component) -> tuple[str, ...]:
-    skipped = ("name", "text", "dependencies", "extends", "mixins", "component_type")
+    skipped = ("name", "text", "plain", "dependencies", "extends", "mixins", "component_type")
     return tuple(key for key in msgspec.to_builtins(component) if key not in skipped)
 
 
@@ -142,8 +147,23 @@ def _composed(component: Component, tree: Part, gathered: _Gathering) -> Compose
             origins[key] = ", ".join(each.name for each in givers)
     fields["limits"] = _limits(lineage, origins)
     fields["variables"] = _variables(lineage, quoted, origins)
-    fields["text"] = "\n\n".join(filter(None, gathered.texts.values())) + "\n"
+    fields["text"], fields["plain"] = _joined(gathered)
     return Composed(msgspec.structs.replace(component, **fields), tree, origins)
+
+
+def _joined(gathered: _Gathering) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """Return the texts as one, and the stretches of it in which nothing is filled in."""
+    pieces: list[str] = []
+    plain: list[tuple[int, int]] = []
+    at = 0
+    for name, text in gathered.texts.items():
+        if not text:
+            continue
+        if name in gathered.plain:
+            plain.append((at, at + len(text)))
+        pieces.append(text)
+        at += len(text) + len(_BETWEEN)
+    return _BETWEEN.join(pieces) + "\n", tuple(plain)
 
 
 def _by_strength(component: Component, found: dict[str, Component]) -> list[Component]:

@@ -11,6 +11,7 @@ from ksi_client.views.tables import GAP, Cell, Column, pairs, plain, table
 __all__ = ["created", "inspected", "listed", "shown", "validated"]
 
 _TEXT: Final = "text"
+_NO_FIELDS: Final = (_TEXT, "plain")
 # A part's relation to what it is a part of, as a person would say it.
 _RELATIONS: Final = {"extends": "extends", "mixin": "mixes in", "dependency": "depends on"}
 
@@ -34,7 +35,7 @@ def _listed(row: Mapping[str, Any]) -> tuple[Cell | str, ...]:
 
 def shown(component: Mapping[str, Any], paint: Paint) -> Iterator[str]:
     """Yield the fields of a component, then its text; of a rendered one there is only text."""
-    fields = {name: value for name, value in component.items() if name != _TEXT}
+    fields = {name: value for name, value in component.items() if name not in _NO_FIELDS}
     if "script" in fields:
         fields["script"] = _script(fields["script"])
     if fields:

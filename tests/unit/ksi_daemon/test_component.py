@@ -108,7 +108,9 @@ def test_fields(line: str, field: str, value: Any) -> None:
         pytest.param(["a: 1", "...", "b: 2"], "expected <document start>", id="two documents"),
         pytest.param(["limits: {turns: 0}"], "Expected `int` >= 1 - at `$.limits.turns`", id="low"),
         pytest.param(["limits: {turn: 1}"], "contains unknown field `turn`", id="misspelt limit"),
-        pytest.param(["tools: {a: b}"], "Expected `array | null`, got `object`", id="type"),
+        pytest.param(
+            ["profile: p", "tools: {a: b}"], "Expected `array | null`, got `object`", id="type"
+        ),
         pytest.param(["subscriptions: 'a:*'"], "Expected `array`, got `str`", id="no list"),
     ],
 )
@@ -147,10 +149,6 @@ def test_deep_nesting_is_refused_before_it_costs() -> None:
         pytest.param("{{a}}", {"a": "{{b}}", "b": "x"}, {}, "{{b}}", id="one pass"),
         pytest.param("{{a}}", {"a": r"\g<0> \1"}, {}, r"\g<0> \1", id="no template in a value"),
         pytest.param("{{a b}} {{1}} {a}", {"a": "x"}, {}, "{{a b}} {{1}} {a}", id="no placeholder"),
-        pytest.param("Use {{name}}.", {}, {}, "Use {{name}}.", id="plain text is left alone"),
-        pytest.param(
-            "| a | b |\nUse {{name}}.", {}, {}, "| a | b |\nUse {{name}}.", id="so is a table"
-        ),
     ],
 )
 def test_render(text: str, variables: dict[str, str], given: dict[str, str], rendered: str) -> None:
@@ -158,16 +156,76 @@ def test_render(text: str, variables: dict[str, str], given: dict[str, str], ren
 
 
 @pytest.mark.parametrize(
-    ("text", "given"),
+    ("text", "given", "named"),
     [
-        pytest.param("{{a}} {{b}}", {"a": "x"}, id="one is given"),
-        pytest.param("{{a|x}} {{b}}", {}, id="one has a default"),
+        pytest.param("{{a}} {{b}}", {"a": "x"}, "{{b}}", id="one is given"),
+        pytest.param("{{a|x}} {{b}}", {}, "{{b}}", id="one has a default"),
+        pytest.param("{{b}} {{c}} {{b}}", {}, "{{b}}, {{c}}", id="two, each told once"),
     ],
 )
-def test_a_placeholder_without_a_value_is_an_error(text: str, given: dict[str, str]) -> None:
-    with pytest.raises(InvalidData, match=r"'n': no value for \{\{b\}\}") as caught:
+def test_a_placeholder_without_a_value_is_an_error(
+    text: str, given: dict[str, str], named: str
+) -> None:
+    with pytest.raises(InvalidData) as caught:
         render(Component(name="n", text=text), given)
+    assert caught.value.message == f"component 'n': no value for {named}"
     assert caught.value.details == {"path": "b"}
+
+
+@pytest.mark.parametrize(
+    ("component", "hint"),
+    [
+        pytest.param(
+            Component(name="n", variables={"style": "x"}), "did you mean 'style'?", id="near"
+        ),
+        pytest.param(
+            Component(name="n", text="{{style|x}}"), "did you mean 'style'?", id="in place"
+        ),
+        pytest.param(
+            Component(name="n", text="{{stlye}}", plain=((0, 9),)), None, id="plain text has none"
+        ),
+        pytest.param(Component(name="n"), None, id="none at all"),
+    ],
+)
+def test_a_variable_that_there_is_none_for_is_an_error(
+    component: Component, hint: str | None
+) -> None:
+    with pytest.raises(InvalidData, match="component 'n' has no variable 'stlye'") as caught:
+        render(component, {"stlye": "x"})
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("plain", "rendered"),
+    [
+        pytest.param((), "x x x", id="none of it"),
+        pytest.param(((0, 17),), "{{a}} {{a}} {{a}}", id="all of it"),
+        pytest.param(((6, 11),), "x {{a}} x", id="the middle"),
+        pytest.param(((0, 5), (12, 17)), "{{a}} x {{a}}", id="both ends"),
+        pytest.param(((0, 9), (11, 17)), "{{a}} {{a}} {{a}}", id="a border within"),
+    ],
+)
+def test_nothing_is_filled_in_in_plain_text(
+    plain: tuple[tuple[int, int], ...], rendered: str
+) -> None:
+    component = Component(text="{{a}} {{a}} {{a}}", variables={"a": "x"}, plain=plain)
+    assert render(component, {}) == rendered
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_plain"),
+    [
+        pytest.param(["name: x", "description: d", "tools: Read", "model: m"], True, id="foreign"),
+        pytest.param(["description: d", "color: red"], True, id="a field of nobody here"),
+        pytest.param([], True, id="none"),
+        pytest.param(["variables: {a: b}"], False, id="variables"),
+        pytest.param(["component_type: agent"], False, id="a type"),
+        pytest.param(["profile: team", "color: red"], False, id="a profile"),
+    ],
+)
+def test_what_has_no_field_of_ksis_own_is_plain(lines: list[str], is_plain: bool) -> None:
+    component = parse(front(*lines, body="Hi {{name|you}}."), name="n")
+    assert render(component, {}) == ("Hi {{name|you}}.\n" if is_plain else "Hi you.\n")
 
 
 @given(st.text(max_size=200))

@@ -106,6 +106,18 @@ def test_where_fields_come_from(
     assert result.origins.get(name) == origin
 
 
+def test_the_text_of_another_program_stays_as_it_is() -> None:
+    skill = Component(name="skill", text="Use {{ x | upper }} and {{y}}.\n", plain=((0, 31),))
+    whole = Component(name="it", text="{{a}} {{y}}\n", variables={"a": "1", "y": "2"})
+
+    def composed_as(**fields: list[str]) -> str:
+        each = msgspec.structs.replace(whole, **fields)
+        return render(compose(each, lambda name: skill).component, {"a": "3"})
+
+    assert composed_as(dependencies=["skill"]) == "Use {{ x | upper }} and {{y}}.\n\n3 2\n"
+    assert composed_as(mixins=["skill"]) == "Use {{ x | upper }} and {{y}}.\n\n3 2\n"
+
+
 def test_limits_add_up_field_by_field() -> None:
     result = composed(extends="base", limits=Limits(calls=3))
     assert result.component.limits == Limits(turns=5, calls=3)
