@@ -302,6 +302,8 @@ class Reply:
             beheaded = self._scanner.beheaded(start)
             if beheaded is not None:
                 return self._refuse_value(beheaded, start, end)
+        if self._plan.members.isdisjoint(value):
+            return self._pass_data(start, end, value)
         for dialect in self._plan.dialects:
             draft = dialect.read(value, strict=self._strict)
             if draft is not None:
@@ -442,6 +444,8 @@ class Reply:
 
     def _holds_call(self, start: int, end: int) -> bool:
         text = self._text
+        if text.find("{", start + 1, end) < 0:
+            return False
         markers = (marker for dialect in self._plan.dialects for marker in dialect.markers)
         if not any(text.find(marker, start, end) >= 0 for marker in markers):
             return False

@@ -141,7 +141,8 @@ class Plan(msgspec.Struct, frozen=True):
     *dialects* are those that write objects, *framed* those that write marks around them.
     *candidate* is a brace that may begin an object, *restart* one that begins a call, and
     *line_restart* a call that begins a line. *headless* are the first members of a call whose
-    brace was lost, from the start of a line up to the brace of a member.
+    brace was lost, from the start of a line up to the brace of a member. *members* are the keys
+    of calls, *keys* the same as they are written.
     """
 
     dialects: tuple[ObjectDialect, ...]
@@ -150,6 +151,7 @@ class Plan(msgspec.Struct, frozen=True):
     restart: re.Pattern[str]
     line_restart: re.Pattern[str]
     headless: re.Pattern[str]
+    members: frozenset[str]
     keys: frozenset[str]
 
 
@@ -176,6 +178,7 @@ def plan(names: tuple[str, ...]) -> Plan:
         re.compile(opening),
         re.compile(rf"\n[ \t]*+({restarts})"),
         re.compile(rf"^[ \t]*+((?:{openings})(?:{WS}(?:{STRING}|[:,]))*+){WS}\{{?\Z", re.MULTILINE),
+        frozenset(keys),
         frozenset(f'"{key}"' for key in keys),
     )
 
