@@ -11,23 +11,25 @@ __all__ = ["LINEAR", "doubling", "seconds"]
 
 # Twice the input at twice the cost is 2.0; at four times, which is what must not be, 4.0.
 LINEAR: Final = 2.6
-ROUNDS: Final = 10
+ROUNDS: Final = 16
 FLOOR: Final = 1e-3  # seconds; what is cheaper than this cannot be told from noise
 
 
 def doubling(cost: Callable[[int], object], size: int) -> float:
     """Return how much more CPU time ``cost(2 * size)`` takes than ``cost(size)``.
 
-    Of each the best of up to ten interleaved rounds counts, fewer if they already show that the
-    cost is linear: a busy machine makes a round slower and never faster.
+    Both are measured in turn, in up to sixteen rounds, fewer if they already show that the cost is
+    linear. What counts is the least ratio: of the best of each, or of one round. A busy machine
+    makes a measurement slower and never faster, and what is not linear shows in every round.
     """
-    once = twice = float("inf")
+    once = twice = least = float("inf")
     for _ in range(ROUNDS):
-        once = min(once, seconds(cost, size))
-        twice = min(twice, seconds(cost, 2 * size))
-        if twice < LINEAR * max(once, FLOOR):
+        one, two = seconds(cost, size), seconds(cost, 2 * size)
+        once, twice = min(once, one), min(twice, two)
+        least = min(least, two / max(one, FLOOR), twice / max(once, FLOOR))
+        if least < LINEAR:
             break
-    return twice / max(once, FLOOR)
+    return least
 
 
 def seconds(cost: Callable[[int], object], size: int) -> float:
