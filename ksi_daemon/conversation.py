@@ -52,7 +52,8 @@ class Answer(msgspec.Struct, frozen=True):
 
     *finish_reason*: stop, final, length, max_iterations, retry_exhausted, consecutive_mistakes,
     no_progress, halted (a budget is used up), cancelled, terminated, or the code of the
-    provider's error. *error* says more of an end that is none of the first three.
+    provider's error. *error* says more of an end that is none of the first three. *result* is the
+    content of a final answer, UNSET where there is none (None is an answer).
     """
 
     request_id: str
@@ -62,6 +63,7 @@ class Answer(msgspec.Struct, frozen=True):
     calls: tuple[CallReport, ...] = ()
     error: ErrorInfo | None = None
     rejected: int = 0
+    result: Any = msgspec.UNSET
 
 
 class Manner(msgspec.Struct, frozen=True, kw_only=True):

@@ -344,7 +344,7 @@ class Reply:
         for code, message in answer.notes:
             self._note(code, message, start, end)
         self._answers.append(answer)
-        self._thought = self._thought or answer.thought
+        self._keep_thought(answer.thought, start, end)
         self._hidden.append((start, end))
 
     def _take_odd(self, block: Block) -> int:
@@ -502,9 +502,16 @@ class Reply:
             draft.name, draft.args, id, generated, dialect.name, start, end, repairs, draft.nonce
         )
         self._calls.append(call)
-        self._thought = self._thought or draft.thought
+        self._keep_thought(draft.thought, start, end)
         self._ids[id] = call
         self._note_closers(start, end)
+
+    def _keep_thought(self, thought: str, start: int, end: int) -> None:
+        limit = self._protocol.thought_limit
+        if len(thought) > limit:
+            message = f"the thought has {len(thought)} characters, {limit} were kept"
+            self._note("thought_truncated", message, start, end)
+        self._thought = self._thought or thought[:limit]
 
     def _own_id(self, draft: Draft, start: int, end: int) -> tuple[str, bool]:
         """Return the call's id and whether it was generated.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -23,7 +23,8 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     form: ``reject_complex`` refuses it for data that is easily mangled. *open_thought* allows for
     models whose template opens their thought, so that the reply begins within it: if a tag only
     closes one, nothing before it is a call. Then no call is certain before the reply is over, and
-    a stream holds all of them back. Lengths are in characters.
+    a stream holds all of them back. *thought_limit* is how much is kept of the thought beside an
+    action. Lengths are in characters.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     descend: bool = False
     open_thought: bool = False
     legacy_event: Literal["allow", "warn", "reject_complex", "reject"] = "allow"
+    thought_limit: Annotated[int, msgspec.Meta(ge=0)] = 200
     max_depth: int = 64
     max_block_chars: int = 1 << 20
     max_reply_chars: int = 4 << 20

@@ -25,8 +25,6 @@ from ksi_daemon.extraction.dialects.base import (
 
 __all__ = ["FORMS", "ActionDialect"]
 
-MAX_THOUGHT: Final = 200  # characters
-
 FORMS: Final = "a reply is one object with either 'action' or 'final'"
 # Many things have an action, so what stands there must be an object, or be cut off.
 _AHEAD: Final = re.compile(rf"(?:{spelled('action')}|{spelled('final')})\s*+\Z")
@@ -99,10 +97,6 @@ def _surplus(block: dict[str, Any]) -> list[str]:
 def _outcome(
     block: dict[str, Any], thought: str, notes: tuple[tuple[str, str], ...], *, strict: bool
 ) -> Draft | Answer | Fault:
-    if len(thought) > MAX_THOUGHT:
-        message = f"the thought has {len(thought)} characters, {MAX_THOUGHT} were kept"
-        notes = (*notes, ("thought_truncated", message))
-        thought = thought[:MAX_THOUGHT]
     if "action" in block:
         return _draft(block["action"], thought, notes, strict=strict)
     return Answer(block["final"]["content"], notes, thought)

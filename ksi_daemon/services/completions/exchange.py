@@ -83,7 +83,7 @@ class Exchange:
         self._text = ""
         self._calls: list[CallReport] = []
         self._rejected = 0
-        self._is_final = False
+        self._result: Any = msgspec.UNSET
         self._untrusted: frozenset[bytes] = frozenset()
         self._scope = anyio.CancelScope()
         self._stopped_for = "cancelled"
@@ -165,8 +165,9 @@ class Exchange:
             self._text = completion.text
             return ()
         found = reading.extraction
-        self._is_final = found.final is not msgspec.UNSET
-        self._text = said(found.final) if self._is_final else found.residual.strip()
+        self._result = found.final
+        is_final = found.final is not msgspec.UNSET
+        self._text = said(found.final) if is_final else found.residual.strip()
         return blocks_of(found, self._untrusted)
 
     async def _store(
@@ -184,7 +185,7 @@ class Exchange:
         reply = Message("assistant", completion.text, native=native)
         submitted = await self._notify(
             "completion:result",
-            completion_data(turn, session.provider, completion, reading.extraction.diagnostics),
+            completion_data(turn, session.provider, completion, reading.extraction),
             event_id=completion_id,
             completion_id=completion_id,
             rows=(
@@ -302,7 +303,7 @@ class Exchange:
     def _finish_reason(self, completion: Completion, told: Sequence[Message]) -> str | None:
         if completion.stop_reason is None:
             return "provider_error"
-        if not told and self._is_final:
+        if not told and self._result is not msgspec.UNSET:
             return "final"
         if not told:
             return "length" if completion.stop_reason == "length" else "stop"
@@ -355,6 +356,7 @@ class Exchange:
             tuple(self._calls),
             error,
             self._rejected,
+            self._result if finish_reason == "final" else msgspec.UNSET,
         )
 
     def _ended(self, reason: str, more: str | None = None) -> Answer:

@@ -10,7 +10,7 @@ import msgspec
 from ksi_daemon import extraction
 from ksi_daemon.conversation import Inbound, Session
 from ksi_daemon.events import ErrorInfo, Event, now
-from ksi_daemon.extraction import Diagnostic, Rejected
+from ksi_daemon.extraction import Extraction, Rejected
 from ksi_daemon.log import statements
 from ksi_daemon.log.model import Attempt, MessageKind
 from ksi_daemon.providers.model import Completion, Message, Provider
@@ -32,7 +32,7 @@ _REFUSED = ErrorInfo("reply_refused", "the reply was refused for another block o
 
 
 def completion_data(
-    turn: int, provider: Provider, completion: Completion, notes: tuple[Diagnostic, ...]
+    turn: int, provider: Provider, completion: Completion, found: Extraction
 ) -> dict[str, Any]:
     """Return the data of the completion:result event: what a restart needs, what people ask."""
     return {
@@ -45,7 +45,8 @@ def completion_data(
         "text": completion.text,
         **({"incomplete": completion.incomplete} if completion.incomplete else {}),
         **({"message": completion.message} if completion.message else {}),
-        **({"diagnostics": notes} if notes else {}),
+        **({"thought": found.thought} if found.thought else {}),
+        **({"diagnostics": found.diagnostics} if found.diagnostics else {}),
     }
 
 
