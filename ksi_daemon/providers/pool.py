@@ -1,9 +1,9 @@
-"""The providers in use: one for all agents that name the same, but a script for each."""
+"""The providers in use: one for all agents that name the same, but one for each that counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -11,6 +11,10 @@ from ksi_daemon.providers.model import Provider
 from ksi_daemon.providers.specs import build
 
 __all__ = ["ProviderPool"]
+
+
+# What these answer depends on how often they were asked.
+_FOR_ONE: Final = frozenset({"faulty", "scripted"})
 
 
 class ProviderPool:
@@ -25,8 +29,8 @@ class ProviderPool:
 
     def provider(self, spec: Mapping[str, Any], replies: int) -> Provider:
         """Return the provider of *spec* for an agent that has had *replies* from it so far."""
-        if spec.get("type") == "scripted":
-            return _resumed(build(spec), replies)
+        if spec.get("type") in _FOR_ONE:
+            return _resumed(build(spec, lambda inner: self.provider(inner, 0)), replies)
         key = msgspec.json.encode(spec, order="deterministic")
         if key not in self._shared:
             self._shared[key] = build(spec)

@@ -113,7 +113,7 @@ class ScriptedProvider:
         self, request: Request, on_text: Callable[[str], None] | None = None
     ) -> Completion:
         """Give the next reply; see ``Provider.complete``."""
-        reply = self._take()
+        reply = self.take()
         began = anyio.current_time()
         await anyio.sleep(reply.delay_s)
         if reply.error is not None:
@@ -136,7 +136,8 @@ class ScriptedProvider:
     async def aclose(self) -> None:
         """Do nothing: there is nothing to release."""
 
-    def _take(self) -> Reply:
+    def take(self) -> Reply:
+        """Return the next reply, and count it as given."""
         position = self._next
         self._next += 1
         if self._repeat:

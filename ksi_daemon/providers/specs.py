@@ -1,13 +1,14 @@
 """From a provider object, as agents and settings hold it, to a provider.
 
-Each type is one module with a ``Spec`` (a msgspec struct tagged with the type) and a ``build``.
+Each type is one module with a ``Spec`` (a msgspec struct tagged with the type) and a ``build``, or
+a ``wrap`` if it is a provider around the one that its spec names by *of*.
 Modules are loaded when the first provider of their type is built: the HTTP client alone would
 cost a third of the daemon's start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, Protocol, cast
@@ -23,6 +24,7 @@ __all__ = ["PROVIDERS", "build"]
 PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "anthropic": "ksi_daemon.providers.anthropic",
+        "faulty": "ksi_daemon.providers.faulty",
         "gemini": "ksi_daemon.providers.gemini",
         "ollama": "ksi_daemon.providers.ollama",
         "openai": "ksi_daemon.providers.openai",
@@ -37,15 +39,23 @@ class _Module(Protocol):
 
     def build(self, spec: msgspec.Struct) -> Provider: ...
 
+    def wrap(self, spec: msgspec.Struct, provider: Provider) -> Provider: ...
 
-def build(spec: Mapping[str, Any]) -> Provider:
+
+def build(
+    spec: Mapping[str, Any], inner: Callable[[Mapping[str, Any]], Provider] | None = None
+) -> Provider:
     """Return the provider that *spec* describes. It connects at its first completion.
 
-    Raise InvalidData that names the field and the remedy.
+    *inner* makes the provider that another is wrapped around. Raise InvalidData that names the
+    field and the remedy.
     """
     module = _module(spec.get("type"))
     try:
-        return module.build(msgspec.convert(spec, module.Spec))
+        converted = msgspec.convert(spec, module.Spec)
+        if hasattr(module, "wrap"):
+            return module.wrap(converted, (inner or build)(spec["of"]))
+        return module.build(converted)
     except msgspec.ValidationError as exc:
         raise InvalidData(f"provider: {exc}", hint=_hint(spec, module.Spec)) from exc
 

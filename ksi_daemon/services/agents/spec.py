@@ -145,7 +145,11 @@ def _chosen(
     wanted: str | dict[str, Any] | None, component: Component, defaults: Defaults
 ) -> dict[str, Any]:
     if isinstance(wanted, dict):
-        return wanted
+        if wanted.get("type") != "faulty" or "of" in wanted:
+            return wanted
+        # Slips for whatever the agent would have without them.
+        own = component.provider if wanted is not component.provider else None
+        return {**wanted, "of": _chosen(own, component, defaults)}
     default = dict(defaults.provider or {})
     kind = wanted or default.get("type")
     if component.script is not None and kind in (None, "scripted"):

@@ -49,6 +49,12 @@ SPECS = [
         id="openai, all fields",
     ),
     pytest.param({"type": "anthropic", "model": "m"}, "anthropic", "m", id="anthropic"),
+    pytest.param(
+        {"type": "faulty", "of": {"type": "scripted", "replies": []}},
+        "faulty",
+        "scripted",
+        id="faulty",
+    ),
     pytest.param({"type": "gemini", "model": "m"}, "gemini", "m", id="gemini"),
     pytest.param({"type": "ollama", "model": "m"}, "ollama", "m", id="ollama"),
 ]

@@ -123,6 +123,27 @@ OPENAI = {"type": "openai", "base_url": "http://127.0.0.1:1", "model": "m"}
     [
         pytest.param(SCRIPT, {}, OPENAI, SCRIPT, id="asked object"),
         pytest.param(None, {"provider": SCRIPT}, OPENAI, SCRIPT, id="component's object"),
+        pytest.param(
+            {"type": "faulty", "slips": 0.3},
+            {"script": {"replies": ["a"]}},
+            OPENAI,
+            {"type": "faulty", "slips": 0.3, "of": OPENAI},
+            id="slips for what the agent would have",
+        ),
+        pytest.param(
+            {"type": "faulty", "slips": 0.3},
+            {"script": {"replies": ["a"]}},
+            None,
+            {"type": "faulty", "slips": 0.3, "of": {"type": "scripted", "replies": ["a"]}},
+            id="slips for the component's script",
+        ),
+        pytest.param(
+            None,
+            {"provider": {"type": "faulty"}},
+            OPENAI,
+            {"type": "faulty", "of": OPENAI},
+            id="slips that a component asks for",
+        ),
         pytest.param(None, {}, OPENAI, OPENAI, id="default"),
         pytest.param("openai", {}, OPENAI, OPENAI, id="asked name is the default's type"),
         pytest.param("ollama", {}, OPENAI, {"type": "ollama"}, id="asked name is another type"),
