@@ -35,6 +35,7 @@ from ksi_daemon.log.model import (
     Stats,
 )
 from ksi_daemon.log.rows import event_from_row, microseconds, moment, outcome_from_row, raw
+from ksi_daemon.log.standing import LoggedRule, LoggedTimer
 from ksi_daemon.log.watch import wal_path
 from ksi_daemon.providers.model import Message
 
@@ -164,6 +165,24 @@ class LogReader:
         prefix = pattern.partition("*")[0]
         rows = await self._rows(self._queries["states"], (namespace, prefix, pattern, limit))
         return [_state(row) for row in rows]
+
+    async def rules(self) -> list[LoggedRule]:
+        """Return the routing rules in the order in which they were made."""
+        return [
+            LoggedRule(name, spec.encode(), agent_id, moment(made), position, fires)
+            for name, spec, agent_id, made, position, fires in await self._rows(
+                self._queries["rules"]
+            )
+        ]
+
+    async def timers(self) -> list[LoggedTimer]:
+        """Return the timers, the one that is due first first."""
+        return [
+            LoggedTimer(name, spec.encode(), agent_id, event_id, moment(due), fires)
+            for name, spec, agent_id, event_id, due, fires in await self._rows(
+                self._queries["timers"]
+            )
+        ]
 
     async def reliability(
         self, group_by: Sequence[GroupKey], since: datetime | None, until: datetime | None

@@ -11,6 +11,7 @@ from ksi_daemon.errors import Conflict
 from ksi_daemon.events import now
 from ksi_daemon.log.model import Attempt, MessageKind
 from ksi_daemon.log.rows import json_text, microseconds
+from ksi_daemon.log.standing import standing_ended
 from ksi_daemon.providers.model import Message
 from ksi_daemon.work import Statement
 
@@ -39,13 +40,14 @@ def agent(agent_id: str, spec: bytes, spawned: datetime) -> Statement:
 
 
 def agent_terminated(agent_id: str, ended: datetime) -> list[Statement]:
-    """End an agent and drop its conversation; what was said stays in the events."""
+    """End an agent, its conversation, its rules and timers; what was said stays in the events."""
     return [
         (
             "UPDATE agents SET state = 'terminated', ended = ? WHERE agent_id = ?",
             (microseconds(ended), agent_id),
         ),
         ("DELETE FROM messages WHERE agent_id = ?", (agent_id,)),
+        *standing_ended(agent_id),
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ksi_daemon.security.capabilities import Effect, is_permitted, not_covered, permitted
 from ksi_daemon.security.data import checked, storable
-from ksi_daemon.security.principals import SYSTEM, Principal, agent, client, handler
+from ksi_daemon.security.principals import SYSTEM, Principal, agent, client, handler, stand_in
 
 __all__ = [
     "SYSTEM",
@@ -17,5 +17,6 @@ __all__ = [
     "is_permitted",
     "not_covered",
     "permitted",
+    "stand_in",
     "storable",
 ]

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["SYSTEM", "Principal", "agent", "client", "handler"]
+__all__ = ["SYSTEM", "Principal", "agent", "client", "handler", "stand_in"]
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -42,3 +42,8 @@ def handler(name: str, cause: Principal) -> Principal:
     """Return the handler of event *name* acting for *cause*, with the rights of its cause."""
     source = f"handler:{name}"
     return Principal("handler", source, source, cause.allow, cause.agent_id, cause.operator)
+
+
+def stand_in(source: str, maker: Principal) -> Principal:
+    """Return what acts by itself for *maker*, a rule or a timer: with its rights and no more."""
+    return msgspec.structs.replace(maker, kind="handler", source=source, scope=source)

@@ -33,6 +33,7 @@ from ksi_daemon.router import (
     new_id,
 )
 from ksi_daemon.security import Principal, is_permitted, not_covered
+from ksi_daemon.security import agent as agent_principal
 from ksi_daemon.services.agents.agent import Agent
 from ksi_daemon.services.agents.mailboxes import Mailboxes, unheard
 from ksi_daemon.services.agents.spec import Defaults, Spawn, Spec, make_spec
@@ -124,6 +125,8 @@ class Agents:
         self._defaults = defaults
         self._max_agents = max_agents
         self._agents: dict[str, Agent] = {}
+        # Who is told at once that an agent has ended, before its id is free.
+        self.on_end: list[Callable[[str], None]] = []
 
     def __len__(self) -> int:
         return len(self._agents)
@@ -239,6 +242,11 @@ class Agents:
         """Say what the agent has come to."""
         self._existing(data.agent_id).said["result"] = data.result
 
+    def principal(self, agent_id: str) -> Principal | None:
+        """Return who the living agent *agent_id* is to the router, None if there is none."""
+        agent = self._agents.get(agent_id)
+        return None if agent is None else agent_principal(agent_id, agent.spec.allow)
+
     async def restore(self) -> int:
         """Bring back the agents that lived, go on with what was cut off; return how many."""
         for raw in await self._mailboxes.reader.agents():
@@ -297,6 +305,8 @@ class Agents:
         agent.unsubscribe()
         agent_id = agent.spec.agent_id
         self._mailboxes.exchanges.stop(agent_id, "terminated")
+        for told in self.on_end:
+            told(agent_id)
         for waiting in agent.mailbox:
             waiting.settle(Answer(waiting.inbound.request_id, "", "terminated", 0))
         agent.mailbox.clear()

@@ -118,6 +118,9 @@ def test_cannot_create(tmp_path: Path, name: str, message: str) -> None:
 # -- what is no sound log ------------------------------------------------------------------------
 
 
+NEWER = f"has schema {len(migrations()) + 1}, this ksi knows up to {len(migrations())}"
+
+
 def newer(path: Path) -> None:
     with closing(open_writer(path, "process", [*migrations(), "CREATE TABLE later (x);"])):
         pass
@@ -167,10 +170,8 @@ def foreign(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "code", "message"),
     [
-        pytest.param(newer, "newer_schema", "has schema 2, this ksi knows up to 1", id="newer"),
-        pytest.param(
-            newer_in_wal, "newer_schema", "has schema 2, this ksi knows up to 1", id="newer, killed"
-        ),
+        pytest.param(newer, "newer_schema", NEWER, id="newer"),
+        pytest.param(newer_in_wal, "newer_schema", NEWER, id="newer, killed"),
         pytest.param(garbage, "storage_failed", "file is not a database", id="no database"),
         pytest.param(header_destroyed, "storage_failed", "file is not a database", id="header"),
         pytest.param(page_destroyed, "storage_failed", "damaged|malformed", id="pages"),

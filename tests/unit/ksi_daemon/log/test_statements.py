@@ -44,7 +44,7 @@ async def test_agents(path: Path, outside: Ask) -> None:
         await record(log, statements.agent("bob", b'{"n":4}', TS))
         assert await log.reader.agents() == [b'{"n":2}', b'{"n":4}', b'{"n":3}']
     assert outside("SELECT * FROM agents WHERE agent_id = 'bob'") == [
-        ("bob", '{"n":4}', "active", TS_US, None)
+        ("bob", '{"n":4}', "active", TS_US, None, "{}")
     ]
 
 

@@ -26,3 +26,9 @@ def test_a_handler_has_the_rights_of_its_cause_and_its_own_name() -> None:
     assert for_agent == Principal("handler", "handler:a:b", "handler:a:b", ("a:*",), "ada")
     assert security.handler("a:b", security.client(0, 1)).operator
     assert security.handler("c:d", for_agent).agent_id == "ada"
+
+
+def test_what_stands_in_for_an_agent_has_its_rights_and_its_own_name() -> None:
+    rule = security.stand_in("rule:a", security.agent("ada", ("a:*",)))
+    assert rule == Principal("handler", "rule:a", "rule:a", ("a:*",), "ada")
+    assert security.stand_in("rule:a", SYSTEM).kind == "handler"

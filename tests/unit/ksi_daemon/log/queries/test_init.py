@@ -27,8 +27,8 @@ def test_query_fits_the_schema(name: str, tmp_path: Path) -> None:
 
 
 def test_each_says_what_it_answers() -> None:
-    text = files("ksi_daemon.log.queries").joinpath("log.sql").read_text(encoding="utf-8")
-    lines = text.splitlines()
+    found = [each for each in files(queries.__name__).iterdir() if each.name.endswith(".sql")]
+    lines = "\n".join(each.read_text(encoding="utf-8") for each in found).splitlines()
     said = [lines[n + 1] for n, line in enumerate(lines) if line.startswith("-- name: ")]
     assert len(said) == len(LOADED)
     assert [line for line in said if not line.startswith("-- ")] == []

@@ -1,0 +1,7 @@
+-- name: rules
+-- The routing rules, in the order in which they were made.
+SELECT name, spec, agent_id, made, position, fires FROM rules ORDER BY made, name;
+
+-- name: timers
+-- The timers, the one that is due first first.
+SELECT name, spec, agent_id, event_id, due, fires FROM timers ORDER BY due, name;
