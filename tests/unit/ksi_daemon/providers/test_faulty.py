@@ -120,7 +120,7 @@ async def test_around_a_script_a_lost_call_is_given_until_it_is_read() -> None:
 
 async def test_what_was_read_is_not_given_again() -> None:
     kept = BLOCK.replace("save", "keep")
-    texts = await said(faulty({"missing_closer": 1.0}, f"Both:\n{BLOCK}\nand\n{kept}"), 2)
+    texts = await said(faulty({"missing_closer": 1.0}, f"{SAID}\n{kept}\nDone."), 2)
     [read] = extract(texts[0], KSI, stop_reason="stop").calls
     lost = BLOCK if read.name == "notes:keep" else kept
     assert texts[1] == lost[:-1]
