@@ -90,6 +90,8 @@ def parse(text: str, *, name: str) -> Component:
     """
     if len(text.encode(errors="replace")) > MAX_BYTES:
         raise ComponentError(f"{name!r} is larger than {MAX_BYTES} bytes")
+    if "\0" in text:
+        raise ComponentError(f"{name!r} is no text: it holds a NUL character")
     front, body = front_matter.split(text)
     body = body.strip() + "\n"
     fields = _fields(front, name)

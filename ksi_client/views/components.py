@@ -30,7 +30,8 @@ def _listed(row: Mapping[str, Any]) -> tuple[Cell | str, ...]:
     name = str(row.get("name"))
     if "error" in row:
         return Cell(name, "red"), Cell("broken", "red"), plain(row["error"])
-    return Cell(name, "cyan"), plain(row.get("component_type")), plain(row.get("description"))
+    kind = "draft" if row.get("draft") else plain(row.get("component_type"))
+    return Cell(name, "cyan"), kind, plain(row.get("description"))
 
 
 def shown(component: Mapping[str, Any], paint: Paint) -> Iterator[str]:

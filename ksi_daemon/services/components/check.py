@@ -21,6 +21,7 @@ from ksi_daemon.events import is_event_name, matches
 from ksi_daemon.extraction import Call
 from ksi_daemon.extraction.dialects import DIALECTS
 from ksi_daemon.registry import Registry
+from ksi_daemon.security import agent, is_permitted
 
 __all__ = ["TAUGHT", "Problem", "problems"]
 
@@ -37,6 +38,8 @@ TAUGHT: Final = (
     "text_tagged",
     "command",
 )
+
+_PROTOCOL: Final = extraction.protocol("any", dialects=TAUGHT, legacy_event="warn")
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,6 +76,7 @@ def problems(
         *_unknown_patterns(component, known),
         *_unknown_names(component, known),
         *_bad_examples(component, registry),
+        *_denied_calls(component, composed, load, registry),
     ]
 
 
@@ -123,19 +127,46 @@ def _unknown_event(event: str, known: set[str], part: str, where: str = "") -> P
 
 def _bad_examples(component: Component, registry: Registry) -> Iterator[Problem]:
     """Yield what is wrong with the calls that the text and the script show."""
-    shown = extraction.protocol("any", dialects=TAUGHT, legacy_event="warn")
-    found = extraction.extract(component.text, shown)
+    found = extraction.extract(component.text, _PROTOCOL)
     for block in found.rejected:
         yield Problem(block.code, f"an example is no call: {block.message}", component.name)
     for note in found.diagnostics:
         if note.code == "legacy_complex":
             message = f"show it as ksi_tool_use or ksi_body: {note.message}"
             yield Problem(note.code, message, component.name)
-    for call in found.calls:
+    for call in _calls(component):
         yield from _bad_call(call, component.name, registry)
-    for reply in _replies(component):
-        for call in extraction.extract(reply, shown).calls:
-            yield from _bad_call(call, component.name, registry)
+
+
+def _denied_calls(
+    component: Component,
+    composed: Component,
+    load: Callable[[str], Component],
+    registry: Registry,
+) -> Iterator[Problem]:
+    """Yield the events that an agent shows or plays and may not emit.
+
+    Nothing of one without a profile or tools: its rights are those of the daemon's default.
+    """
+    if composed.profile is None and composed.tools is None:
+        return
+    try:
+        granted = load(f"profiles/{composed.profile}").allow if composed.profile else None
+    except KsiError as exc:
+        yield _problem(exc, component.name)
+        return
+    principal = agent("agent", (*(granted or ()), *(composed.tools or ())))
+    for name in dict.fromkeys(call.name for call in _calls(component)):
+        for handler in registry.handlers(name)[:1]:
+            if not is_permitted(principal, name, handler.effect):
+                message = f"it shows {name!r}, which its profile and its tools do not grant"
+                yield Problem("denied", message, component.name)
+
+
+def _calls(component: Component) -> Iterator[Call]:
+    """Yield the calls that the text and the script show."""
+    for text in (component.text, *_replies(component)):
+        yield from extraction.extract(text, _PROTOCOL).calls
 
 
 def _replies(component: Component) -> Iterator[str]:

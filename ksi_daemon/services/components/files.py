@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from ksi_daemon.component import MAX_BYTES, Component, parse
-from ksi_daemon.errors import ComponentError, Conflict, NotFound
+from ksi_daemon.errors import ComponentError, Conflict, InvalidData, NotFound
 
-__all__ = ["DRAFTS", "MAX_NAME", "NAME", "Files", "draft_name"]
+__all__ = ["DRAFTS", "MAX_NAME", "NAME", "Files", "draft_name", "is_draft", "name_of_draft"]
 
 NAME: Final = re.compile(r"[a-z0-9_][a-z0-9_-]*(/[a-z0-9_][a-z0-9_-]*){0,4}")
 MAX_NAME: Final = 128
@@ -31,6 +31,19 @@ _DIRECTORY_FLAGS: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def draft_name(agent_id: str, name: str) -> str:
     """Return the name that the draft *name* of an agent has."""
     return f"{DRAFTS}/{agent_id}/{name}"
+
+
+def name_of_draft(draft: str) -> str:
+    """Return the name that an agent gave the draft; raise InvalidData for what is none."""
+    parts = draft.split("/", 2)
+    if len(parts) < 3 or parts[0] != DRAFTS:
+        raise InvalidData(f"{draft!r:.200} is no draft", details={"path": "name"})
+    return parts[2]
+
+
+def is_draft(name: str) -> bool:
+    """Say whether *name* is one of a draft."""
+    return name.startswith(f"{DRAFTS}/")
 
 
 class Files:
@@ -48,18 +61,17 @@ class Files:
 
     def load_usable(self, name: str) -> Component:
         """Return the component *name* to make something of it; a draft is none."""
-        if name.startswith(f"{DRAFTS}/"):
-            raise ComponentError(
-                f"{name!r} is a draft of an agent",
-                code="component_draft",
-                hint=f"a person promotes it: ksi components promote {name}",
-            )
+        if is_draft(name):
+            raise _inert(name)
         return self.load(name)
 
     def load_given(self, given: str, may_be_path: bool) -> Component:
         """Return what *given* names: a component, or if *may_be_path* a file of a person's."""
         if may_be_path and Path(given).is_absolute():
-            return self.load_file(Path(given))
+            path = Path(given).resolve()
+            if path.is_relative_to((self._root / DRAFTS).resolve()):
+                raise _inert(path.relative_to(self._root.resolve()).with_suffix("").as_posix())
+            return self.load_file(path)
         return self.load_usable(given.removeprefix("components/").removesuffix(_SUFFIX))
 
     def load_file(self, path: Path, *, name: str | None = None) -> Component:
@@ -87,11 +99,12 @@ class Files:
         """
         self._path(name)
         parse(text, name=name)
+        content = _encoded(text, name)
         *directories, stem = name.split("/")
         self._root.mkdir(parents=True, exist_ok=True)
         try:
             with _directory(self._root, directories) as directory:
-                _write(directory, f"{stem}{_SUFFIX}", text.encode(), overwrite=overwrite)
+                _write(directory, f"{stem}{_SUFFIX}", content, overwrite=overwrite)
         except FileExistsError:
             raise Conflict(
                 f"there is a component {name!r} already",
@@ -157,6 +170,21 @@ def _write(directory: int, name: str, content: bytes, *, overwrite: bool) -> Non
         with suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=directory)
     os.fsync(directory)
+
+
+def _inert(draft: str) -> ComponentError:
+    return ComponentError(
+        f"{draft!r} is a draft of an agent",
+        code="component_draft",
+        hint=f"a person promotes it: ksi components promote {draft}",
+    )
+
+
+def _encoded(text: str, name: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as exc:
+        raise ComponentError(f"{name!r} is no text: {exc.reason} at {exc.start}") from exc
 
 
 def _text(path: Path) -> str:

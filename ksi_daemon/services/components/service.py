@@ -9,10 +9,10 @@ import msgspec
 
 from ksi_daemon.component import Component, render
 from ksi_daemon.composition import compose
-from ksi_daemon.errors import ComponentError, InvalidData
+from ksi_daemon.errors import ComponentError
 from ksi_daemon.router import Context, Router, handles
 from ksi_daemon.services.components.check import problems
-from ksi_daemon.services.components.files import DRAFTS, Files, draft_name
+from ksi_daemon.services.components.files import Files, draft_name, is_draft, name_of_draft
 
 __all__ = ["Components"]
 
@@ -74,7 +74,7 @@ class Components:
 
     @handles("composition:list", effect="observe", example={"component_type": "agent"})
     def list_components(self, data: List, ctx: Context) -> dict[str, Any]:
-        """List the components with their type and description."""
+        """List the components with their type and description, and which are drafts."""
         rows, broken = [], []
         for name in self._files.names():
             try:
@@ -83,13 +83,7 @@ class Components:
                 broken.append({"name": name, "error": exc.message})
                 continue
             if data.component_type in (None, component.component_type):
-                rows.append(
-                    {
-                        "name": name,
-                        "component_type": component.component_type,
-                        "description": component.description,
-                    }
-                )
+                rows.append(_listed(component))
         return {"components": rows, "broken": broken}
 
     @handles("composition:get_component", effect="observe", example={"name": "agents/greeter"})
@@ -130,7 +124,7 @@ class Components:
         name = data.name if ctx.principal.operator else self._draft(data.name, ctx)
         self._files.write(name, data.content, overwrite=data.overwrite)
         found = problems(name, data.content, self._loader(name), self._router.registry)
-        return {"name": name, "draft": name.startswith(f"{DRAFTS}/"), "problems": found}
+        return {"name": name, "draft": is_draft(name), "problems": found}
 
     @handles(
         "composition:promote",
@@ -139,11 +133,8 @@ class Components:
     )
     def promote(self, data: Promote, ctx: Context) -> dict[str, Any]:
         """Make an agent's draft a component that others can use."""
-        parts = data.name.split("/", 2)
-        if len(parts) < 3 or parts[0] != DRAFTS:
-            raise InvalidData(f"{data.name!r} is no draft", details={"path": "name"})
+        name = data.to or name_of_draft(data.name)
         text = self._files.text(data.name)
-        name = data.to or parts[2]
         self._files.write(name, text, overwrite=data.overwrite)
         self._files.remove(data.name)
         return {"name": name}
@@ -153,8 +144,16 @@ class Components:
 
     def _loader(self, name: str) -> Any:
         """Return what loads the parts of component *name*: only a draft may be made of drafts."""
-        is_draft = name.startswith(f"{DRAFTS}/")
-        return self._files.load if is_draft else self._files.load_usable
+        return self._files.load if is_draft(name) else self._files.load_usable
 
     def _draft(self, name: str, ctx: Context) -> str:
         return draft_name(ctx.agent_id or "unknown", name)
+
+
+def _listed(component: Component) -> dict[str, Any]:
+    row = {
+        "name": component.name,
+        "component_type": component.component_type,
+        "description": component.description,
+    }
+    return row | {"draft": True} if is_draft(component.name) else row

@@ -19,12 +19,14 @@ def test_the_list_is_sorted_and_says_what_is_broken() -> None:
         {"name": "b", "component_type": "agent", "description": "Says hello.\x1b[2J"},
         {"name": "c", "component_type": "profile", "description": None},
         {"name": "a", "error": "'a': no YAML"},
+        {"name": "d", "component_type": "agent", "draft": True},
     ]
     assert list(views.listed(rows, PLAIN, 80)) == [
         "component  type     what it is",
         "a          broken   'a': no YAML",
         r"b          agent    Says hello.\e[2J",
         "c          profile  -",
+        "d          draft    -",
     ]
 
 

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import itertools
+import os
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ksi_daemon.component import Component
-from ksi_daemon.errors import ComponentError, Conflict, NotFound
-from ksi_daemon.services.components.files import MAX_NAME, Files, draft_name
+from ksi_daemon.errors import ComponentError, Conflict, InvalidData, NotFound
+from ksi_daemon.services.components.files import MAX_NAME, Files, draft_name, name_of_draft
 
 GREETER = "---\ndescription: Greets.\nvariables: {style: kind}\n---\nBe {{style}}.\n"
 
@@ -151,6 +155,8 @@ def test_a_name_that_is_taken_is_overwritten_only_on_purpose(root: Path) -> None
         pytest.param("../up", "x", "component_name", id="up"),
         pytest.param("a.b", "x", "component_name", id="dots"),
         pytest.param("new", "---\nlimits: 1\n---\n", "component_invalid", id="not a component"),
+        pytest.param("new", "a\0b", "component_invalid", id="NUL"),
+        pytest.param("new", "a\ud800b", "component_invalid", id="half a character"),
         pytest.param("new", "x" * 70_000, "component_invalid", id="too large"),
         pytest.param("new", "---\na: &a [1]\nb: *a\n---\n", "component_invalid", id="an alias"),
         pytest.param("link/new", "x", "component_name", id="through a link to outside"),
@@ -181,7 +187,64 @@ def test_a_draft_is_no_component_to_make_something_of(root: Path) -> None:
     name = draft_name("bob", "agents/scout")
     files.write(name, "You scout.\n", overwrite=False)
     assert files.load(name).text == "You scout.\n"
-    for load in (files.load_usable, lambda draft: files.load_given(draft, True)):
+    (root.parent / "link.md").symlink_to(root / f"{name}.md")
+    for given in (name, f"components/{name}.md", f"{root}/{name}.md", f"{root.parent}/link.md"):
         with pytest.raises(ComponentError) as caught:
-            load(name)
+            files.load_given(given, True)
         assert caught.value.code == "component_draft"
+        assert caught.value.hint == f"a person promotes it: ksi components promote {name}"
+
+
+@pytest.mark.parametrize("name", ["agents/scout", "agents_drafts", "agents_drafts/bob", ""])
+def test_what_is_no_draft(name: str) -> None:
+    with pytest.raises(InvalidData, match="is no draft"):
+        name_of_draft(name)
+
+
+def test_the_name_that_an_agent_gave_its_draft() -> None:
+    assert name_of_draft(draft_name("bob", "agents/scout")) == "agents/scout"
+
+
+def test_a_pipe_holds_nobody_up(root: Path) -> None:
+    os.mkfifo(root / "pipe.md")
+    with pytest.raises(NotFound):
+        Files(root).load("pipe")
+    with pytest.raises(ComponentError, match="is not a regular file"):
+        Files(root).load_given(str(root / "pipe.md"), True)
+
+
+def test_a_file_of_a_terabyte_is_refused_and_not_read(root: Path) -> None:
+    with open(root / "large.md", "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ComponentError, match="larger than 65536 bytes"):
+        Files(root).load("large")
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_directory_that_becomes_a_link_leads_nothing_out(root: Path, number: int) -> None:
+    """Whoever swaps a directory for a link while files are written gets none of them."""
+    outside = root.parent / "outside"
+    outside.mkdir()
+    files, place = Files(root), root / "drop"
+    done = threading.Event()
+
+    def swap() -> None:
+        for turn in itertools.count():
+            if done.is_set():
+                break
+            place.mkdir(exist_ok=True)
+            place.rename(root / f"aside-{turn}")
+            with suppress(FileExistsError):  # the writer made the directory anew
+                place.symlink_to(outside)
+                place.unlink()
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        for each in range(50):
+            with suppress(ComponentError):
+                files.write(f"drop/note-{each}", "Mine.\n", overwrite=True)
+    finally:
+        done.set()
+        swapping.join()
+    assert list(outside.iterdir()) == []

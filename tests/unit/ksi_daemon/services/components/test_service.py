@@ -157,3 +157,71 @@ async def test_an_example_need_not_name_the_agent_itself(var: Path, root: Path) 
         example = '{"event": "agent:status", "data": {"status": "ready"}}'
         found = await peer.ask("composition:validate", {"name": "x", "content": example})
     assert found["problems"] == []
+
+
+SCRIPTED = """---
+profile: {profile}
+script:
+  replies:
+    - '{{"event": "state:set", "data": {{"key": "k", "value": 1}}}}'
+    - '{{"event": "agent:status", "data": {{"status": "done"}}}}'
+---
+You keep notes.
+"""
+
+
+@pytest.mark.parametrize(
+    ("profile", "problems"),
+    [
+        pytest.param(
+            "agent",
+            [("denied", "it shows 'state:set', which its profile and its tools do not grant")],
+            id="it may not",
+        ),
+        pytest.param("keeper", [], id="it may"),
+        pytest.param("gone", [("not_found", "no component 'profiles/gone'")], id="no such profile"),
+    ],
+)
+async def test_validate_tells_what_an_agent_may_not_do(
+    var: Path, root: Path, profile: str, problems: list[tuple[str, str]]
+) -> None:
+    (root / "profiles" / "keeper.md").write_text(
+        "---\ncomponent_type: profile\nallow: ['state:*']\n---\n"
+    )
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        content = SCRIPTED.format(profile=profile)
+        found = await peer.ask("composition:validate", {"name": "x", "content": content})
+    assert [(each["code"], each["message"]) for each in found["problems"]] == problems
+
+
+async def test_drafts_are_listed_as_drafts(var: Path, root: Path) -> None:
+    draft = root / "agents_drafts" / "bob" / "scout.md"
+    draft.parent.mkdir(parents=True)
+    draft.write_text("You scout.\n")
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        listed = (await peer.ask("composition:list", {}))["components"]
+    drafts = {row["name"]: row.get("draft", False) for row in listed}
+    assert drafts["agents_drafts/bob/scout"] is True
+    assert drafts["agents/greeter"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "message"),
+    [
+        pytest.param("---\nprofile: agent\n---\n{{a}} {{b}}", {}, "{{a}}, {{b}}", id="missing"),
+        pytest.param(GREETER, {"stlye": "x"}, "has no variable 'stlye'", id="unknown"),
+        pytest.param("Hi {{name}}.", {"name": "x"}, "has no variable 'name'", id="of plain text"),
+    ],
+)
+async def test_a_spawn_with_variables_that_do_not_fit_makes_no_agent(
+    var: Path, root: Path, text: str, variables: dict[str, str], message: str
+) -> None:
+    (root / "it.md").write_text(text)
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        provider = {"type": "scripted", "replies": []}
+        asked = {"component": "it", "variables": variables, "provider": provider}
+        with pytest.raises(KsiError) as caught:
+            await peer.ask("agent:spawn", asked)
+        assert (await peer.ask("agent:list"))["agents"] == []
+    assert caught.value.code == "args_schema"
+    assert message in caught.value.message
