@@ -220,12 +220,19 @@ def _draft(block: dict[str, Any]) -> Draft | Fault:
         return _keyed(block) or Fault("missing_name", f"'name' must name a tool, got {name!r:.60}")
     given = _first(block, _IDS)
     surplus = [key for key in inner if key not in _KEYS and not key.startswith("_")]
-    if surplus and not any(key in inner for key in _ARGUMENTS):
+    keys = [key for key in _ARGUMENTS if key in inner]
+    if surplus and not keys:
         return Fault("args_type", f"'arguments' is missing; {listed(surplus)} belong in it")
+    if len(keys) > 1:
+        said = " and ".join(map(repr, keys))
+        return Fault("args_type", f"the arguments are given twice, as {said}")
+    if inner is not block and any(key in block for key in _ARGUMENTS):
+        return Fault("args_type", "'arguments' belong in 'function'")
     args = object_args(_first(inner, _ARGUMENTS), "arguments", strict=False, code="args_json")
     if isinstance(args, Fault):
         return args
-    return Draft(name, args, given if is_call_id(given) else None)
+    notes = (("unknown_field", f"ignored {listed(surplus)}"),) if surplus else ()
+    return Draft(name, args, given if is_call_id(given) else None, None, notes)
 
 
 def _keyed(block: dict[str, Any]) -> Draft | None:

@@ -108,6 +108,9 @@ def _draft(
     name = action.get("tool")
     if not is_tool_name(name):
         return Fault("missing_name", f"'tool' must name a tool, got {name!r:.60}")
+    others = [key for key in action if key not in ("tool", "thought", "id")]
+    if others and "args" not in action:
+        return Fault("args_type", f"'args' is missing; {listed(others)} belong in it")
     args = object_args(action.get("args"), "args", strict=strict)
     if isinstance(args, Fault):
         return args

@@ -15,6 +15,7 @@ from ksi_daemon.extraction.dialects.base import (
     ObjectDialect,
     is_call_id,
     is_tool_name,
+    listed,
     nonce_of,
     object_args,
 )
@@ -23,6 +24,7 @@ __all__ = ["ToolUseDialect"]
 
 _TYPE: Final = "ksi_tool_use"
 _PREFIX: Final = "ksiu_"
+_KNOWN: Final = frozenset({"type", "id", "name", "input"})
 # It may have lost one of its quotes.
 _QUOTED_TYPE: Final = re.compile(rf"{QUOTE}{_TYPE}\b|\b{_TYPE}{QUOTE}")
 
@@ -52,15 +54,20 @@ class ToolUseDialect(ObjectDialect):
                 "missing_name",
                 f"'name' must name an event or a tool, such as 'agent:status', got {name!r:.60}",
             )
+        others = [key for key in block if key not in _KNOWN and not key.startswith("_")]
+        if others and "input" not in block:
+            return Fault("args_type", f"'input' is missing; {listed(others)} belong in it")
         args = object_args(block.get("input"), "input", strict=strict)
         if isinstance(args, Fault):
             return args
+        notes = (("unknown_field", f"ignored {listed(others)}"),) if others else ()
         if not is_call_id(given):
-            return Draft(name, args, None, None, (("id_generated", "the block had no usable id"),))
+            odd = (("id_generated", "the block had no usable id"),)
+            return Draft(name, args, None, None, (*odd, *notes))
         if given.startswith(_PREFIX):
-            return Draft(name, args, given, nonce_of(given))
-        note = f"the id {given!r:.60} does not start with 'ksiu_'"
-        return Draft(name, args, given, None, (("missing_id", note),))
+            return Draft(name, args, given, nonce_of(given), notes)
+        odd = (("missing_id", f"the id {given!r:.60} does not start with 'ksiu_'"),)
+        return Draft(name, args, given, None, (*odd, *notes))
 
     def resembles(self, head: Head) -> bool:
         if '"type"' in head.values:

@@ -23,12 +23,14 @@ from ksi_daemon.extraction.dialects.base import (
     ObjectDialect,
     is_call_id,
     is_tool_name,
+    listed,
     object_args,
 )
 
 __all__ = ["ProviderDialect", "read_provider"]
 
 _ARGUMENTS: Final = ("arguments", "parameters")
+_WRAPPED_ARGUMENTS: Final = ("arguments", "args")
 _BESIDE: Final = frozenset({"name", "id", "type"})
 _WRAPPERS: Final = ("functionCall", "function_call")
 _BESIDE_WRAPPED: Final = frozenset({"id", "thought", "thoughtSignature", "thought_signature"})
@@ -88,7 +90,14 @@ def read_provider(block: dict[str, Any]) -> Draft | Fault | None:
 
 
 def _wrapped(call: dict[str, Any], given: Any) -> Draft | Fault:
-    return _draft(call, "args" if "args" in call else "arguments", call.get("id", given))
+    keys = [key for key in _WRAPPED_ARGUMENTS if key in call]
+    others = [key for key in call if key not in ("name", "id", *keys)]
+    if others and not keys:
+        return Fault("args_type", f"'args' is missing; {listed(others)} belong in it")
+    if len(keys) > 1:
+        said = " and ".join(map(repr, keys))
+        return Fault("args_type", f"the arguments are given twice, as {said}")
+    return _draft(call, keys[0] if keys else "args", call.get("id", given))
 
 
 def _bare(block: dict[str, Any]) -> Draft | Fault | None:

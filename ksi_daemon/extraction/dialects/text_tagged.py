@@ -237,10 +237,12 @@ def _draft(block: dict[str, Any]) -> Draft | Fault:
     name = block.get("name")
     if not is_tool_name(name):
         return Fault("missing_name", f"'name' must name a tool, got {name!r:.60}")
+    others = [key for key in block if key not in _KNOWN]
+    if others and "arguments" not in block:
+        return Fault("args_type", f"'arguments' is missing; {listed(others)} belong in it")
     args = object_args(block.get("arguments"), "arguments", strict=False, code="args_json")
     if isinstance(args, Fault):
         return args
-    others = [key for key in block if key not in _KNOWN]
     given, nonce = block.get("id"), block.get("_k")
     return Draft(
         name,

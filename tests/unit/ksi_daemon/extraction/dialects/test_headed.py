@@ -116,6 +116,20 @@ def test_reads_names_and_arguments(
         pytest.param(
             '<tool_call>{"name":"a","input":{"x":1}}</tool_call>', [], ["args_type"], "", id="input"
         ),
+        pytest.param(
+            '<tool_call>{"name":"a","arguments":{"x":1},"parameters":{"y":2}}</tool_call>',
+            [],
+            ["args_type"],
+            "",
+            id="arguments under two names",
+        ),
+        pytest.param(
+            '<tool_call>{"function":{"name":"a"},"arguments":{"x":1}}</tool_call>',
+            [],
+            ["args_type"],
+            "",
+            id="arguments beside the function",
+        ),
         pytest.param('<tool_call>{"name":"a', [], ["unterminated_block"], "", id="cut off"),
         pytest.param(
             '<tool_call>{"name":"a",bad {"event":"a:b","data":{}}}</tool_call>x',

@@ -29,6 +29,12 @@ def test_reads_an_action() -> None:
     assert ACTION.read(block, strict=True) == Draft("echo", {"x": 1}, None, thought="t")
 
 
+def test_says_where_arguments_belong_that_stand_elsewhere() -> None:
+    fault = Fault("args_type", "'args' is missing; 'arguments' belong in it")
+    action = {"tool": "echo", "thought": "why", "arguments": {"x": 1}}
+    assert ACTION.read({"action": action}, strict=False) == fault
+
+
 @pytest.mark.parametrize("content", ["x", 3, None, [1], {}])
 def test_S000_5_a_final_answer_is_any_json(content: Any) -> None:
     assert ACTION.read({"final": {"content": content}}, strict=True) == Answer(content)

@@ -95,6 +95,17 @@ def test_other_types_are_not_read(kind: Any) -> None:
     assert USE.read(block(type=kind), strict=False) is None
 
 
+def test_says_where_arguments_belong_that_stand_elsewhere() -> None:
+    fault = Fault("args_type", "'input' is missing; 'arguments' belong in it")
+    assert USE.read(block(input=..., arguments={"x": 1}), strict=False) == fault
+
+
+def test_notes_what_it_ignores() -> None:
+    notes = (("unknown_field", "ignored 'at'"),)
+    read = USE.read(block(at=1, _x=2), strict=False)
+    assert read == Draft("a:b", {"x": 1}, "ksiu_1", None, notes)
+
+
 def test_writes() -> None:
     assert USE.write("a:b", {"x": "é"}, "ksiu_1") == (
         '{"type": "ksi_tool_use", "id": "ksiu_1", "name": "a:b", "input": {"x": "é"}}'

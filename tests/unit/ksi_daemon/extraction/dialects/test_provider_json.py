@@ -64,6 +64,17 @@ PROVIDER = ProviderDialect()
             id="schema of a tool",
         ),
         pytest.param({"functionCall": {"name": "t"}, "text": "x"}, None, id="more than Gemini's"),
+        pytest.param({"functionCall": {"name": "t"}}, Draft("t", {}, None), id="no arguments"),
+        pytest.param(
+            {"functionCall": {"name": "t", "parameters": {"x": 1}}},
+            Fault("args_type", "'args' is missing; 'parameters' belong in it"),
+            id="arguments under another name",
+        ),
+        pytest.param(
+            {"function_call": {"name": "t", "args": {"x": 1}, "arguments": {"y": 2}}},
+            Fault("args_type", "the arguments are given twice, as 'arguments' and 'args'"),
+            id="arguments under two names",
+        ),
         pytest.param({"name": "Ada", "age": 36}, None, id="data"),
         pytest.param({"name": "x", "version": "1", "arguments": {}}, None, id="more than a call"),
         pytest.param({"name": "two words", "arguments": {}}, None, id="no name of a tool"),

@@ -61,6 +61,12 @@ def test_fences(text: str, mode: str) -> None:
         pytest.param("~~~tool_call\n{bad\n~~~", [], ["malformed_block"], id="bad JSON"),
         pytest.param('~~~tool_call\n{"name":"a', [], ["unterminated_block"], id="cut off"),
         pytest.param("~~~tool_call\n{}\n~~~", [], ["missing_name"], id="no name"),
+        pytest.param(
+            '~~~tool_call\n{"name":"a","args":{"x":1}}\n~~~',
+            [],
+            ["args_type"],
+            id="arguments under another name",
+        ),
         pytest.param('~~~tool_call\n{"name":5}\n~~~', [], ["missing_name"], id="number for name"),
         pytest.param(f"~~~tool_call\n{A}\n{B}\n~~~", ["a"], ["malformed_block"], id="two objects"),
         pytest.param(f"~~~tool_call\n{A}\nand\n~~~", [], ["malformed_block"], id="prose within"),
@@ -132,7 +138,7 @@ def test_S004_44_results_are_hidden() -> None:
 
 
 def test_an_id_is_kept() -> None:
-    [call] = found('~~~tool_call\n{"name":"a","id":"x","note":1}\n~~~').calls
+    [call] = found('~~~tool_call\n{"name":"a","id":"x","arguments":{},"note":1}\n~~~').calls
     assert (call.id, call.id_generated) == ("x", False)
 
 
