@@ -32,6 +32,7 @@ from ksi_daemon.services.agents import Agents, Defaults, Mailboxes
 from ksi_daemon.services.completions import Completions
 from ksi_daemon.services.components import Components
 from ksi_daemon.services.extraction import Extraction
+from ksi_daemon.services.mcp import McpServers
 from ksi_daemon.services.monitor import Monitor
 from ksi_daemon.services.routing import Rules
 from ksi_daemon.services.state import State
@@ -66,6 +67,7 @@ class House(NamedTuple):
     rules: Rules
     pool: ProviderPool
     plugins: Plugins
+    mcp: McpServers
 
 
 class Daemon:
@@ -116,10 +118,11 @@ class Daemon:
     async def _recover(self, router: Router, event_log: EventLog, house: House) -> None:
         """Bring back what an earlier run left, and say so in the log."""
         found = await house.plugins.load()
+        servers = await house.mcp.restore()
         lost = await _lose_unfinished(event_log)
         restored = await house.agents.restore()
         rules = await house.rules.restore()
-        data = {"lost": lost, "agents": restored, "rules": rules, "plugins": found}
+        data = {"lost": lost, "agents": restored, "rules": rules, "plugins": found, "mcp": servers}
         (await router.notify("system:started", data)).result()
 
     def _storage_failed(self, error: BaseException) -> None:
@@ -160,7 +163,9 @@ class Daemon:
         )
         components = Components(router, settings.components_path)
         completions = Completions(router)
-        plugins = Plugins(router, settings.plugins_path, FileStore(settings.files_path))
+        files = FileStore(settings.files_path)
+        plugins = Plugins(router, settings.plugins_path, files)
+        mcp = McpServers(router, reader, tasks, files)
         pool = _providers(settings)
         agents, mailboxes = _agents(settings, router, reader, components, completions, tasks, pool)
         rules = Rules(router, reader, agents.principal)
@@ -181,9 +186,10 @@ class Daemon:
             State(reader),
             subscriptions,
             Tools(router, plugins),
+            mcp,
         ):
             router.include(service)
-        return House(server, subscriptions, agents, mailboxes, rules, pool, plugins)
+        return House(server, subscriptions, agents, mailboxes, rules, pool, plugins, mcp)
 
     def _system(self, router: Router, gauges: dict[str, Callable[[], Any]]) -> System:
         return System(

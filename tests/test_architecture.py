@@ -47,7 +47,7 @@ RANKS = {
     "__main__": 8,
 }
 # What is imported when it is first needed, each for a reason that its module states.
-LATE_IMPORTS = {"ksi_daemon/schemas.py"}
+LATE_IMPORTS = {"ksi_daemon/schemas.py", "ksi_daemon/services/mcp/library.py"}
 PURE = (
     "events",
     "errors",

@@ -24,6 +24,7 @@ from ksi_daemon.events import Event, Outcome, matches
 from ksi_daemon.log import queries
 from ksi_daemon.log.database import BUSY_TIMEOUT_MS, read_only
 from ksi_daemon.log.filters import condition, is_narrow
+from ksi_daemon.log.mcp import LoggedServer
 from ksi_daemon.log.metrics import reliability_rows
 from ksi_daemon.log.model import (
     EventFilter,
@@ -154,6 +155,11 @@ class LogReader:
         """Return the blocks of a completion in the order of its text."""
         rows = await self._rows(self._queries["attempts"], (completion_id,))
         return [_attempt(row) for row in rows]
+
+    async def mcp_servers(self) -> list[LoggedServer]:
+        """Return the MCP servers in the order in which they were added."""
+        rows = await self._rows(self._queries["mcp_servers"])
+        return [LoggedServer(name, spec.encode(), tools.encode()) for name, spec, tools in rows]
 
     async def state(self, namespace: str, key: str) -> LoggedState | None:
         """Return the value of *key*, None if there is none."""

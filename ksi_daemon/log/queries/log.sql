@@ -142,3 +142,7 @@ SELECT DISTINCT {keys}, id, latency_us, tokens
           FROM completions c
           LEFT JOIN attempts a ON a.completion_id = c.id
          WHERE c.ts >= ? AND c.ts < ?);
+
+-- name: mcp_servers
+-- The MCP servers with their approved tools, in the order in which they were added.
+SELECT name, spec, tools FROM mcp_servers ORDER BY added, name;
