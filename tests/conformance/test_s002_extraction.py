@@ -134,7 +134,8 @@ def test_S002_13_missing_name(name: str) -> None:
         ('"input":"no"', "args_type", "args_type"),
         ('"input":"{\\"x\\":1}"', {"x": 1}, "args_type"),
         ('"input":null', {}, "args_type"),
-        ('"more":1', {}, "args_type"),
+        ('"_more":1', {}, "args_type"),
+        ('"more":1', "args_type", "args_type"),
     ],
 )
 def test_S002_14_input(value: str, lenient: Any, strict: str) -> None:
