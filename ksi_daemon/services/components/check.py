@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -20,11 +21,15 @@ from ksi_daemon.errors import InvalidData, KsiError, nearest
 from ksi_daemon.events import is_event_name, matches
 from ksi_daemon.extraction import Call
 from ksi_daemon.extraction.dialects import DIALECTS
+from ksi_daemon.loop import agreement
+from ksi_daemon.providers import scripted
 from ksi_daemon.registry import Registry
 from ksi_daemon.security import agent, is_permitted
 
-__all__ = ["TAUGHT", "Problem", "problems"]
+__all__ = ["MAX_PROBLEMS", "TAUGHT", "Problem", "problems"]
 
+# To look for what was meant by each of ten thousand names would take seconds.
+MAX_PROBLEMS: Final = 50
 # An event in running text is written in back quotes.
 _NAMED_EVENT: Final = re.compile(r"`([A-Za-z][A-Za-z0-9_.-]*:[A-Za-z0-9_.*-]+)`")
 _NAMED_DIALECT: Final = re.compile(r"\b(?:dialect|preset|protocol) `([a-z_0-9]+)`")
@@ -54,30 +59,42 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 def problems(
     name: str, text: str, load: Callable[[str], Component], registry: Registry
 ) -> list[Problem]:
-    """Return what is wrong with the component *name*, whose file holds *text*."""
+    """Return what is wrong with the component *name*, whose file holds *text*.
+
+    At most MAX_PROBLEMS, the last of which then says that there are more.
+    """
+    found = list(islice(_problems(name, text, load, registry), MAX_PROBLEMS))
+    if len(found) == MAX_PROBLEMS:
+        found[-1] = Problem("too_many", f"there are {MAX_PROBLEMS} problems or more", name)
+    return found
+
+
+def _problems(
+    name: str, text: str, load: Callable[[str], Component], registry: Registry
+) -> Iterator[Problem]:
     try:
         component = parse(text, name=name)
     except KsiError as exc:
-        return [_problem(exc, name)]
-    found = [
-        Problem("unknown_field", f"ksi does not know the field {key!r}", name)
-        for key in unknown_fields(text, name=name)
-    ]
+        yield _problem(exc, name)
+        return
+    for key in unknown_fields(text, name=name):
+        yield Problem("unknown_field", f"ksi does not know the field {key!r:.80}", name)
     try:
         composed = compose(component, load).component
     except KsiError as exc:
-        found.append(_problem(exc, name))
+        yield _problem(exc, name)
         composed = component
     known = {*registry.names(), *(notice.event for notice in registry.notices())}
-    return [
-        *found,
-        *_unset_variables(composed),
-        *_unknown_presets(component),
-        *_unknown_patterns(component, known),
-        *_unknown_names(component, known),
-        *_bad_examples(component, registry),
-        *_denied_calls(component, composed, load, registry),
-    ]
+    yield from _unset_variables(composed)
+    yield from _bad_protocol(component)
+    yield from _bad_script(component)
+    yield from _unknown_patterns(component, known)
+    yield from _unknown_names(component, known)
+    yield from _bad_examples(component)
+    calls = _calls(component)
+    for call in calls:
+        yield from _bad_call(call, name, registry)
+    yield from _denied_calls(component, composed, {call.name for call in calls}, load, registry)
 
 
 def _problem(exc: KsiError, part: str) -> Problem:
@@ -90,16 +107,23 @@ def _unset_variables(component: Component) -> Iterator[Problem]:
         yield Problem("unset_variable", message, component.name)
 
 
-def _unknown_presets(component: Component) -> Iterator[Problem]:
-    wanted = component.protocol
-    overrides = dict(wanted) if isinstance(wanted, dict) else {}
-    preset = overrides.pop("preset", "ksi") if isinstance(wanted, dict) else wanted
-    if wanted is None:
+def _bad_protocol(component: Component) -> Iterator[Problem]:
+    if component.protocol is None:
         return
     try:
-        extraction.protocol(str(preset), **{k: v for k, v in overrides.items() if k == "dialects"})
+        agreement(component.protocol)
     except KsiError as exc:
         yield _problem(exc, component.name)
+
+
+def _bad_script(component: Component) -> Iterator[Problem]:
+    """Yield why the scripted provider cannot play the script."""
+    if component.script is None:
+        return
+    try:
+        msgspec.convert({**component.script, "type": "scripted"}, scripted.Spec)
+    except msgspec.ValidationError as exc:
+        yield Problem("bad_script", f"script: {exc}", component.name)
 
 
 def _unknown_patterns(component: Component, known: set[str]) -> Iterator[Problem]:
@@ -125,8 +149,8 @@ def _unknown_event(event: str, known: set[str], part: str, where: str = "") -> P
     return Problem("unknown_event", f"{where}no event fits {event!r}", part, hint)
 
 
-def _bad_examples(component: Component, registry: Registry) -> Iterator[Problem]:
-    """Yield what is wrong with the calls that the text and the script show."""
+def _bad_examples(component: Component) -> Iterator[Problem]:
+    """Yield what is wrong with the form of the calls that the text shows."""
     found = extraction.extract(component.text, _PROTOCOL)
     for block in found.rejected:
         yield Problem(block.code, f"an example is no call: {block.message}", component.name)
@@ -134,17 +158,16 @@ def _bad_examples(component: Component, registry: Registry) -> Iterator[Problem]
         if note.code == "legacy_complex":
             message = f"show it as ksi_tool_use or ksi_body: {note.message}"
             yield Problem(note.code, message, component.name)
-    for call in _calls(component):
-        yield from _bad_call(call, component.name, registry)
 
 
 def _denied_calls(
     component: Component,
     composed: Component,
+    shown: set[str],
     load: Callable[[str], Component],
     registry: Registry,
 ) -> Iterator[Problem]:
-    """Yield the events that an agent shows or plays and may not emit.
+    """Yield those events *shown* by an agent that it may not emit.
 
     Nothing of one without a profile or tools: its rights are those of the daemon's default.
     """
@@ -156,22 +179,23 @@ def _denied_calls(
         yield _problem(exc, component.name)
         return
     principal = agent("agent", (*(granted or ()), *(composed.tools or ())))
-    for name in dict.fromkeys(call.name for call in _calls(component)):
+    for name in sorted(shown):
         for handler in registry.handlers(name)[:1]:
             if not is_permitted(principal, name, handler.effect):
                 message = f"it shows {name!r}, which its profile and its tools do not grant"
                 yield Problem("denied", message, component.name)
 
 
-def _calls(component: Component) -> Iterator[Call]:
-    """Yield the calls that the text and the script show."""
-    for text in (component.text, *_replies(component)):
-        yield from extraction.extract(text, _PROTOCOL).calls
+def _calls(component: Component) -> list[Call]:
+    """Return the calls that the text and the script show."""
+    texts = (component.text, *_replies(component))
+    return [call for text in texts for call in extraction.extract(text, _PROTOCOL).calls]
 
 
 def _replies(component: Component) -> Iterator[str]:
-    """Yield the texts of the component's script."""
-    for reply in (component.script or {}).get("replies", ()):
+    """Yield the texts of the component's script, which may be of any shape."""
+    replies = (component.script or {}).get("replies")
+    for reply in replies if isinstance(replies, list) else ():
         text = reply.get("text") if isinstance(reply, dict) else reply
         if isinstance(text, str):
             yield text

@@ -126,7 +126,11 @@ class Files:
                 hint="a name is like agents/writer: lower case, digits, _ and -, no dots",
             )
         path = self._root / f"{name}{_SUFFIX}"
-        if not path.resolve().is_relative_to(self._root.resolve()):
+        try:
+            is_below = path.resolve().is_relative_to(self._root.resolve())
+        except (OSError, RuntimeError) as exc:  # links in a circle, or gone while they are followed
+            raise ComponentError(f"cannot follow the component {name!r}: {exc}") from exc
+        if not is_below:
             raise ComponentError(f"{name!r} leads out of the components", code="component_name")
         return path
 

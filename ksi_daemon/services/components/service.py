@@ -9,13 +9,15 @@ import msgspec
 
 from ksi_daemon.component import Component, render
 from ksi_daemon.composition import compose
-from ksi_daemon.errors import ComponentError
+from ksi_daemon.errors import ComponentError, Conflict
 from ksi_daemon.router import Context, Router, handles
 from ksi_daemon.services.components.check import problems
 from ksi_daemon.services.components.files import Files, draft_name, is_draft, name_of_draft
 
-__all__ = ["Components"]
+__all__ = ["MAX_DRAFTS", "Components"]
 
+# What an agent may have waiting for a person, each at most MAX_BYTES long.
+MAX_DRAFTS: Final = 64
 _MARKDOWN: Final = {"contentMediaType": "text/markdown"}
 
 
@@ -147,7 +149,17 @@ class Components:
         return self._files.load if is_draft(name) else self._files.load_usable
 
     def _draft(self, name: str, ctx: Context) -> str:
-        return draft_name(ctx.agent_id or "unknown", name)
+        """Return the name of an agent's draft; raise Conflict if it has too many others."""
+        own = draft_name(ctx.agent_id or "unknown", "")
+        draft = own + name
+        others = [each for each in self._files.names() if each.startswith(own)]
+        if len(others) >= MAX_DRAFTS and draft not in others:
+            raise Conflict(
+                f"{MAX_DRAFTS} drafts wait for a person already",
+                code="too_many_drafts",
+                hint="overwrite one of them",
+            )
+        return draft
 
 
 def _listed(component: Component) -> dict[str, Any]:

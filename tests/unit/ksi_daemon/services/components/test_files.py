@@ -205,6 +205,13 @@ def test_the_name_that_an_agent_gave_its_draft() -> None:
     assert name_of_draft(draft_name("bob", "agents/scout")) == "agents/scout"
 
 
+def test_links_in_a_circle_are_an_error(root: Path) -> None:
+    (root / "loop.md").symlink_to("loop.md")
+    with pytest.raises(ComponentError, match="cannot follow the component 'loop'") as caught:
+        Files(root).load("loop")
+    assert caught.value.code == "component_invalid"
+
+
 def test_a_pipe_holds_nobody_up(root: Path) -> None:
     os.mkfifo(root / "pipe.md")
     with pytest.raises(NotFound):

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ksi_daemon.errors import KsiError
+from ksi_daemon.services.components.check import MAX_PROBLEMS
+from ksi_daemon.services.components.service import MAX_DRAFTS
 from ksi_daemon.testing import connected, running_daemon
 
 GREETER = "---\ndescription: Greets.\nvariables: {style: kind}\n---\nBe {{style}}.\n"
@@ -225,3 +228,80 @@ async def test_a_spawn_with_variables_that_do_not_fit_makes_no_agent(
         assert (await peer.ask("agent:list"))["agents"] == []
     assert caught.value.code == "args_schema"
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "message"),
+    [
+        pytest.param(
+            "script: {replies: 5}", "bad_script", "Expected `array`, got `int`", id="number"
+        ),
+        pytest.param(
+            "script: {}", "bad_script", "missing required field `replies`", id="no replies"
+        ),
+        pytest.param("script: {replies: [{txt: a}]}", "bad_script", "`txt`", id="an odd field"),
+        pytest.param(
+            "script: {replies: [[]], type: openai}", "bad_script", "replies[0]", id="a list"
+        ),
+        pytest.param(
+            "protocol: {legacy_event: maybe}",
+            "invalid_configuration",
+            "legacy_event",
+            id="a setting",
+        ),
+        pytest.param(
+            "protocol: {use_native_tools: perhaps}",
+            "invalid_configuration",
+            "ksi",
+            id="of the loop",
+        ),
+        pytest.param("protocol: {name: ksi}", "args_schema", "named by its preset", id="no preset"),
+        pytest.param("protocol: ksl", "not_found", "no preset 'ksl'", id="no such preset"),
+        pytest.param("mixins: [it]", "component_cycle", "it -> it", id="a circle"),
+        pytest.param("tools: ['a:*']", "unknown_event", "no event fits 'a:*'", id="a pattern"),
+    ],
+)
+async def test_what_validate_finds(
+    var: Path, root: Path, lines: str, code: str, message: str
+) -> None:
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        content = f"---\n{lines}\n---\nText."
+        found = await peer.ask("composition:validate", {"name": "it", "content": content})
+    [problem] = found["problems"]
+    assert problem["code"] == code
+    assert message in problem["message"]
+
+
+async def test_of_very_many_problems_the_first_are_told(var: Path, root: Path) -> None:
+    content = " ".join(f"`a:b{number}`" for number in range(5_000))
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        found = await peer.ask("composition:validate", {"name": "it", "content": content})
+    assert len(found["problems"]) == MAX_PROBLEMS
+    assert found["problems"][-1]["code"] == "too_many"
+
+
+async def test_the_drafts_of_an_agent_are_bounded(var: Path, root: Path) -> None:
+    def draft(name: str) -> str:
+        data = {"name": name, "content": "You scout.", "overwrite": True}
+        return json.dumps({"event": "composition:create_component", "data": data})
+
+    for number in range(MAX_DRAFTS):
+        path = root / "agents_drafts" / "bob" / f"d{number}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("You scout.\n")
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        replies = [f"{draft('one_more')}\n{draft('d0')}", "Done."]
+        await peer.ask(
+            "agent:spawn",
+            {
+                "agent_id": "bob",
+                "system": "Write.",
+                "allow": ["composition:create_component"],
+                "provider": {"type": "scripted", "replies": replies},
+            },
+        )
+        answer = await peer.ask("agent:send", {"agent_id": "bob", "message": "go", "wait": True})
+    refused, taken = answer["calls"]
+    assert refused["error"]["code"] == "too_many_drafts"
+    assert taken["result"]["name"] == "agents_drafts/bob/d0"
+    assert not (root / "agents_drafts" / "bob" / "one_more.md").exists()
