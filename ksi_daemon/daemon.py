@@ -17,6 +17,7 @@ import anyio
 import anyio.abc
 import structlog
 
+from ksi_daemon.clock import Clock, SteadyClock
 from ksi_daemon.config import CONFIG_EXIT, Settings
 from ksi_daemon.conversation import LoopLimits
 from ksi_daemon.errors import KsiError, UsageError
@@ -34,7 +35,7 @@ from ksi_daemon.services.components import Components
 from ksi_daemon.services.extraction import Extraction
 from ksi_daemon.services.mcp import McpServers
 from ksi_daemon.services.monitor import Monitor
-from ksi_daemon.services.routing import Rules
+from ksi_daemon.services.routing import Rules, Timers
 from ksi_daemon.services.state import State
 from ksi_daemon.services.subscriptions import Subscriptions
 from ksi_daemon.services.system import System
@@ -65,6 +66,7 @@ class House(NamedTuple):
     agents: Agents
     mailboxes: Mailboxes
     rules: Rules
+    timers: Timers
     pool: ProviderPool
     plugins: Plugins
     mcp: McpServers
@@ -73,8 +75,9 @@ class House(NamedTuple):
 class Daemon:
     """What runs between start and stop."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
+        self._clock = clock or SteadyClock()
         self.stopping = anyio.Event()
         self.storage_error: BaseException | None = None
 
@@ -107,6 +110,7 @@ class Daemon:
             house = self._furnish(router, event_log, tasks)
             await self._recover(router, event_log, house)
             tasks.start_soon(house.rules.run)
+            tasks.start_soon(house.timers.run)
             tasks.start_soon(house.plugins.watch)
             await house.server.start()
             ready(settings.socket_path)
@@ -121,8 +125,15 @@ class Daemon:
         servers = await house.mcp.restore()
         lost = await _lose_unfinished(event_log)
         restored = await house.agents.restore()
-        rules = await house.rules.restore()
-        data = {"lost": lost, "agents": restored, "rules": rules, "plugins": found, "mcp": servers}
+        rules, timers = await house.rules.restore(), await house.timers.restore()
+        data = {
+            "lost": lost,
+            "agents": restored,
+            "rules": rules,
+            "timers": timers,
+            "plugins": found,
+            "mcp": servers,
+        }
         (await router.notify("system:started", data)).result()
 
     def _storage_failed(self, error: BaseException) -> None:
@@ -169,7 +180,8 @@ class Daemon:
         pool = _providers(settings)
         agents, mailboxes = _agents(settings, router, reader, components, completions, tasks, pool)
         rules = Rules(router, reader, agents.principal)
-        agents.on_end.append(rules.forget)
+        timers = Timers(router, reader, agents.principal, self._clock)
+        agents.on_end += [rules.forget, timers.forget]
         gauges = {
             "connections": lambda: len(server.connections),
             "agents": lambda: len(agents),
@@ -185,11 +197,12 @@ class Daemon:
             rules,
             State(reader),
             subscriptions,
+            timers,
             Tools(router, plugins),
             mcp,
         ):
             router.include(service)
-        return House(server, subscriptions, agents, mailboxes, rules, pool, plugins, mcp)
+        return House(server, subscriptions, agents, mailboxes, rules, timers, pool, plugins, mcp)
 
     def _system(self, router: Router, gauges: dict[str, Callable[[], Any]]) -> System:
         return System(

@@ -11,6 +11,7 @@ import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any, Final, cast
 import anyio
 import msgspec
 
+from ksi_daemon.clock import Clock
 from ksi_daemon.config import Settings
 from ksi_daemon.daemon import Daemon
 from ksi_daemon.errors import Conflict, KsiError
@@ -28,6 +30,7 @@ from ksi_daemon.router import Limits, Router
 from ksi_daemon.work import Work
 
 __all__ = [
+    "FakeClock",
     "MemoryLog",
     "Peer",
     "connected",
@@ -37,6 +40,36 @@ __all__ = [
 ]
 
 _LONGEST_LINE: Final = 64 * 1024 * 1024
+
+
+class FakeClock:
+    """A clock that stands still until it is set ahead; see ``clock.Clock``."""
+
+    def __init__(self, start: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
+        self._now = start
+        self._moved = anyio.Event()
+
+    def now(self) -> datetime:
+        """Return the present of this clock."""
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Set the clock ahead, and wake who waits."""
+        self._now += timedelta(seconds=seconds)
+        self._moved.set()
+
+    async def wait(self, wake: anyio.Event, until: datetime | None) -> None:
+        """Return when *wake* is set or the clock was set ahead to *until*."""
+        while not wake.is_set() and (until is None or self._now < until):
+            self._moved = anyio.Event()
+            async with anyio.create_task_group() as tasks:
+                for event in (wake, self._moved):
+                    tasks.start_soon(_cancel_after, event, tasks.cancel_scope)
+
+
+async def _cancel_after(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
 
 
 class MemoryLog:
@@ -211,10 +244,12 @@ def short_directory() -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def running_daemon(var: Path, **settings: Any) -> AsyncIterator[Path]:
+async def running_daemon(
+    var: Path, *, clock: Clock | None = None, **settings: Any
+) -> AsyncIterator[Path]:
     """Run a daemon in this process on *var*; yield its socket."""
     given = msgspec.convert({"var": str(var), "durability": "process"} | settings, Settings)
-    daemon = Daemon(given)
+    daemon = Daemon(given, clock)
     served = anyio.Event()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(daemon.run, lambda _: served.set()))

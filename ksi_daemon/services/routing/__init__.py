@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ksi_daemon.services.routing.rules import Rules
+from ksi_daemon.services.routing.timers import Timers
 
-__all__ = ["Rules"]
+__all__ = ["Rules", "Timers"]

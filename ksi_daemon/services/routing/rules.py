@@ -270,7 +270,7 @@ class Rules:
         if data is None:
             return self._tell_of_failure(rule, event)
         rule.fires += 1
-        event_id = f"{event.id}.{rule.name}"
+        event_id = f"{event.id}.rule.{rule.name}"
         return self._router.submit(
             Submission(
                 event=rule.event,
@@ -300,7 +300,7 @@ class Rules:
     def _tell_of_failure(self, rule: _Rule, event: Event) -> asyncio.Future[Submitted]:
         rule.fires += 1
         reason = f"its data would have more than {MAX_DATA_BYTES} bytes"
-        event_id = f"{event.id}.{rule.name}"
+        event_id = f"{event.id}.rule.{rule.name}"
         return self._router.submit(
             Submission(
                 event="routing:failed",

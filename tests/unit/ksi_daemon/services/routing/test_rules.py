@@ -86,7 +86,7 @@ async def test_an_event_sets_off_another(var: Path) -> None:
         assert (set_["source"], set_["cause_id"], set_["id"]) == (
             "rule:r",
             second["id"],
-            f"{second['id']}.r",
+            f"{second['id']}.rule.r",
         )
         assert (await peer.ask("state:get", {"key": "m2"}))["value"] == {"n": 2}
         [rule] = (await peer.ask("routing:list_rules"))["rules"]
