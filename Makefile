@@ -6,7 +6,9 @@ SECONDS ?= 60
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint types unit conformance faults bench fuzz soak lock clean
+NODE := tests/node/node_modules
+
+.PHONY: node demo test lint types unit conformance faults bench fuzz soak lock clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/ksi demo
@@ -46,6 +48,9 @@ soak: $(VENV)/.test
 	$(BIN)/python -m tests.false_fires.texts 300
 	$(MAKE) fuzz SECONDS=600
 
+# Programs of others that tests speak to; without npm these tests are skipped.
+node: $(NODE)/.done
+
 # Pinned versions with hashes; after a change of pyproject.toml.
 lock: $(VENV)/.test
 	$(BIN)/python -m pip install --quiet uv
@@ -73,6 +78,10 @@ $(VENV)/.runtime: requirements.lock pyproject.toml
 
 $(VENV)/.test: $(VENV)/.runtime tests/requirements.lock
 	@$(INSTALL) --require-hashes -r tests/requirements.lock
+	@touch $@
+
+$(NODE)/.done: tests/node/package-lock.json
+	@npm ci --prefix tests/node --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 $(VENV)/.fuzz: $(VENV)/.test tests/fuzz/requirements.lock
