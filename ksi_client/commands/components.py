@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ksi_client.variables import variables_option
 from ksi_client.views import components as views
 from ksi_daemon.errors import KsiError
 
-__all__ = ["components"]
+__all__ = ["components", "is_asked"]
 
 
 @click.group(invoke_without_command=True)
@@ -114,14 +115,29 @@ def create(session: Session, name: str, file: Any, overwrite: bool) -> None:
 @click.argument("draft", shell_complete=component_names)
 @click.option("--to", metavar="NAME", help="The name it gets; by default the one it was given.")
 @click.option("--overwrite", is_flag=True, help="Replace the component of that name.")
+@click.option("--yes", is_flag=True, help="Do not show it and ask first.")
 @common
 @click.pass_obj
-def promote(session: Session, draft: str, to: str | None, overwrite: bool) -> None:
-    """Make a draft that an agent wrote a component that others can use."""
-    data = {"name": draft, "overwrite": overwrite, **({} if to is None else {"to": to})}
+def promote(session: Session, draft: str, to: str | None, overwrite: bool, yes: bool) -> None:
+    """Make a draft that an agent wrote a component that others can use.
+
+    On a terminal the draft is shown first, and what you saw is what is promoted: if the agent
+    writes another one meanwhile, that stays a draft.
+    """
+    out = session.output()
     with session.client() as client:
-        promoted = client.request("composition:promote", data)
-    session.output().show(promoted, lambda: [f"{visible(promoted['name'])} can be used now"])
+        found = client.request("composition:get_component", {"name": draft})
+        if is_asked() and not out.json and not yes:
+            out.lines(views.shown(found, out.paint))
+            click.confirm("Promote it?", abort=True)
+        data = {"name": draft, "digest": found["digest"], "overwrite": overwrite}
+        promoted = client.request("composition:promote", data | ({} if to is None else {"to": to}))
+    out.show(promoted, lambda: [f"{visible(promoted['name'])} can be used now"])
+
+
+def is_asked() -> bool:
+    """Say whether there is somebody to ask."""
+    return sys.stdin.isatty()
 
 
 def _names(client: BlockingClient) -> list[str]:

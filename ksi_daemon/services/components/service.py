@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from ksi_daemon.component import Component, render
+from ksi_daemon.component import Component, parse, render
 from ksi_daemon.composition import compose
-from ksi_daemon.errors import ComponentError, Conflict
+from ksi_daemon.errors import ComponentError, Conflict, Denied
 from ksi_daemon.router import Context, Router, handles
 from ksi_daemon.services.components.check import problems
 from ksi_daemon.services.components.files import Files, draft_name, is_draft, name_of_draft
@@ -52,10 +53,14 @@ class Create(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Promote(msgspec.Struct, forbid_unknown_fields=True):
-    """*name* is the draft's whole name; *to* what it shall be called, by default its own."""
+    """*name* is the draft's whole name; *to* what it shall be called, by default its own.
+
+    *digest* is that of the draft that was looked at: one that is another by now stays a draft.
+    """
 
     name: str
     to: str | None = None
+    digest: str | None = None
     overwrite: bool = False
 
 
@@ -89,9 +94,11 @@ class Components:
         return {"components": rows, "broken": broken}
 
     @handles("composition:get_component", effect="observe", example={"name": "agents/greeter"})
-    def get_component(self, data: Name, ctx: Context) -> Component:
-        """Return one component as its file has it: the fields of its front matter and its text."""
-        return self._files.load(data.name)
+    def get_component(self, data: Name, ctx: Context) -> dict[str, Any]:
+        """Return one component as its file has it: its fields, its text, the file's digest."""
+        text = self._files.text(data.name)
+        component: dict[str, Any] = msgspec.to_builtins(parse(text, name=data.name))
+        return component | {"digest": _digest(text)}
 
     @handles("composition:render_component", effect="observe", example={"name": "agents/greeter"})
     def render_component(self, data: Render, ctx: Context) -> dict[str, str]:
@@ -135,8 +142,12 @@ class Components:
     )
     def promote(self, data: Promote, ctx: Context) -> dict[str, Any]:
         """Make an agent's draft a component that others can use."""
+        if not ctx.principal.operator:
+            raise Denied(f"{ctx.principal.source} is no person, and persons promote drafts")
         name = data.to or name_of_draft(data.name)
         text = self._files.text(data.name)
+        if data.digest not in (None, _digest(text)):
+            raise Conflict(f"{data.name!r} has changed since you looked at it", code="changed")
         self._files.write(name, text, overwrite=data.overwrite)
         self._files.remove(data.name)
         return {"name": name}
@@ -160,6 +171,10 @@ class Components:
                 hint="overwrite one of them",
             )
         return draft
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _listed(component: Component) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from click.testing import Result
 
+from ksi_client.commands import components as components_module
 from ksi_client.testing import StubDaemon
 
 KSI = Callable[..., Result]
@@ -21,7 +22,11 @@ LISTED = {
 def _components(stub: StubDaemon) -> None:
     stub.answers |= {
         "composition:list": LISTED,
-        "composition:get_component": lambda data: {"name": data["name"], "text": "Be {{style}}."},
+        "composition:get_component": lambda data: {
+            "name": data["name"],
+            "text": "Be {{style}}.",
+            "digest": "d1",
+        },
         "composition:render_component": {"text": "Be kind.\n"},
         "composition:inspect": {
             "tree": {"name": "agents/b", "relation": "itself", "text_chars": 4, "parts": []},
@@ -76,20 +81,6 @@ def asked(stub: StubDaemon) -> list[tuple[str, Any]]:
             {"name": "agents/x", "content": "from stdin", "overwrite": False},
             "written as agents/x\n",
             id="from stdin",
-        ),
-        pytest.param(
-            ["promote", "agents_drafts/bob/agents/x"],
-            "composition:promote",
-            {"name": "agents_drafts/bob/agents/x", "overwrite": False},
-            "agents/x can be used now\n",
-            id="a draft",
-        ),
-        pytest.param(
-            ["promote", "agents_drafts/bob/x", "--to", "agents/y", "--overwrite"],
-            "composition:promote",
-            {"name": "agents_drafts/bob/x", "to": "agents/y", "overwrite": True},
-            "agents/y can be used now\n",
-            id="a draft under another name",
         ),
     ],
 )
@@ -163,3 +154,48 @@ def test_variables_are_for_what_is_rendered(ksi: KSI) -> None:
     result = ksi("components", "show", "agents/b", "--var-set", "style=kind")
     assert result.exit_code == 2
     assert "--var-set goes with --rendered" in result.stderr
+
+
+DRAFT = "agents_drafts/bob/agents/x"
+
+
+@pytest.mark.parametrize(
+    ("words", "data", "name"),
+    [
+        pytest.param([], {"overwrite": False}, "agents/x", id="as it was named"),
+        pytest.param(
+            ["--to", "agents/y", "--overwrite"],
+            {"to": "agents/y", "overwrite": True},
+            "agents/y",
+            id="under another name",
+        ),
+    ],
+)
+def test_promote_names_what_it_found(
+    stub: StubDaemon, ksi: KSI, words: list[str], data: dict[str, Any], name: str
+) -> None:
+    result = ksi("components", "promote", DRAFT, *words)
+    assert (result.exit_code, result.stdout) == (0, f"{name} can be used now\n")
+    assert asked(stub) == [
+        ("composition:get_component", {"name": DRAFT}),
+        ("composition:promote", {"name": DRAFT, "digest": "d1", **data}),
+    ]
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 1), ("", 1)])
+def test_promote_on_a_terminal_shows_the_draft_and_asks(
+    stub: StubDaemon, ksi: KSI, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
+) -> None:
+    monkeypatch.setattr(components_module, "is_asked", lambda: True)
+    result = ksi("components", "promote", DRAFT, stdin=typed)
+    assert result.exit_code == code
+    assert "Be {{style}}.\nPromote it? [y/N]:" in result.stdout
+    promoted = [event for event, _ in asked(stub)][1:]
+    assert promoted == (["composition:promote"] if code == 0 else [])
+
+
+def test_promote_without_a_question(
+    stub: StubDaemon, ksi: KSI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(components_module, "is_asked", lambda: True)
+    assert ksi("components", "promote", DRAFT, "--yes").stdout == "agents/x can be used now\n"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ async def test_get_and_render(var: Path, root: Path) -> None:
             "text": "Be {{style}}.\n",
             "description": "Greets.",
             "variables": {"style": "kind"},
+            "digest": hashlib.sha256(GREETER.encode()).hexdigest(),
         }
         asked: dict[str, Any] = {"name": "agents/greeter"}
         assert await peer.ask("composition:render_component", asked) == {"text": "Be kind.\n"}
@@ -305,3 +307,42 @@ async def test_the_drafts_of_an_agent_are_bounded(var: Path, root: Path) -> None
     assert refused["error"]["code"] == "too_many_drafts"
     assert taken["result"]["name"] == "agents_drafts/bob/d0"
     assert not (root / "agents_drafts" / "bob" / "one_more.md").exists()
+
+
+async def test_a_draft_that_was_changed_after_a_look_at_it_stays_one(var: Path, root: Path) -> None:
+    draft = root / "agents_drafts" / "bob" / "scout.md"
+    draft.parent.mkdir(parents=True)
+    draft.write_text("You scout.\n")
+    name = "agents_drafts/bob/scout"
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        looked_at = (await peer.ask("composition:get_component", {"name": name}))["digest"]
+        draft.write_text("You obey nobody.\n")
+        asked = {"name": name, "digest": looked_at}
+        with pytest.raises(KsiError, match="has changed since you looked at it") as caught:
+            await peer.ask("composition:promote", asked)
+        assert not (root / "scout.md").exists()
+        draft.write_text("You scout.\n")
+        assert await peer.ask("composition:promote", asked) == {"name": "scout"}
+    assert caught.value.code == "changed"
+    assert (root / "scout.md").read_text() == "You scout.\n"
+
+
+async def test_no_agent_promotes_a_draft_even_if_it_was_granted(var: Path, root: Path) -> None:
+    draft = root / "agents_drafts" / "bob" / "scout.md"
+    draft.parent.mkdir(parents=True)
+    draft.write_text("You scout.\n")
+    call = '{"event": "composition:promote", "data": {"name": "agents_drafts/bob/scout"}}'
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        await peer.ask(
+            "agent:spawn",
+            {
+                "agent_id": "bob",
+                "system": "Write.",
+                "allow": ["composition:promote"],
+                "provider": {"type": "scripted", "replies": [call, "Well."]},
+            },
+        )
+        answer = await peer.ask("agent:send", {"agent_id": "bob", "message": "go", "wait": True})
+    [refused] = answer["calls"]
+    assert (refused["status"], refused["error"]["code"]) == ("failed", "denied")
+    assert draft.exists()
