@@ -13,6 +13,7 @@ from ksi_daemon.extraction import Protocol, Schemas, Tool
 from ksi_daemon.loop import EVENT_DIALECTS, Agreement, LoopLimits, agreement, overridden
 from ksi_daemon.providers.model import Capabilities, Message, Provider
 from ksi_daemon.security import Principal
+from ksi_daemon.security.provenance import Readings, fingerprints
 
 __all__ = ["Answer", "CallReport", "Inbound", "LoopLimits", "Manner", "Session", "manner_of"]
 
@@ -68,7 +69,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 class Manner(msgspec.Struct, frozen=True, kw_only=True):
     """How one exchange is spoken. *system* is the whole system prompt; with *native* the tools
-    go to the provider as such, and the prompt says nothing of them."""
+    go to the provider as such, and the prompt says nothing of them. *examples* are the fingerprints
+    of the calls that stand in the agent's own text."""
 
     agreement: Agreement
     protocol: Protocol
@@ -76,6 +78,7 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...]
     schemas: Schemas
     native: bool
+    examples: frozenset[bytes] = frozenset()
 
 
 class Session(msgspec.Struct, kw_only=True):
@@ -83,7 +86,7 @@ class Session(msgspec.Struct, kw_only=True):
 
     *system* is the agent's own text, without what teaches its protocol, *spoken* names that.
     *messages* holds the conversation without the system prompt; *position* counts the rows that
-    the log has of it. *tools* are what the agent may emit.
+    the log has of it. *tools* are what the agent may emit, *readings* what it was given to read.
     """
 
     agent_id: str
@@ -97,6 +100,7 @@ class Session(msgspec.Struct, kw_only=True):
     messages: list[Message] = msgspec.field(default_factory=list)
     position: int = 0
     usual: Manner | None = None
+    readings: Readings = msgspec.field(default_factory=Readings)
 
     def manner(self, override: str | Mapping[str, Any] | None = None) -> Manner:
         """Return how an exchange is spoken; *override* is what its request says. Raise KsiError."""
@@ -142,6 +146,7 @@ def manner_of(
         tools=tuple(tools),
         schemas={tool.name: tool.schema for tool in tools},
         native=native,
+        examples=fingerprints([system], protocol, {tool.name: tool.schema for tool in tools}),
     )
 
 

@@ -132,6 +132,11 @@ class LogReader:
         rows = await self._rows(self._queries["conversation"], (agent_id,))
         return [_message(row) for row in rows]
 
+    async def readings(self, agent_id: str, limit: int) -> list[str]:
+        """Return what an agent was given to read that is not trusted, the last *limit* in order."""
+        rows = await self._rows(self._queries["readings"], (agent_id, limit))
+        return [row[0] for row in reversed(rows)]
+
     async def pending_messages(self) -> list[PendingMessage]:
         """Return the messages to living agents whose exchange has not ended."""
         return [

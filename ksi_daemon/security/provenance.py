@@ -1,18 +1,65 @@
 """Provenance: a call that stands in a text from elsewhere is quoted, not meant.
 
-The simple form of the guard: a call of a completion is held when the very same call (name and
-arguments) can be found in an untrusted input of its turn.
+A call of a completion is held when the very same call (name and arguments) can be found in what
+its agent was given to read in the whole of its conversation: results, documents, messages of
+others (``echo``). So is one that stands in the agent's own system prompt as an example
+(``quoted``), unless there is nothing in it that could be copied: its tool takes no arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Final, Literal
 
 import msgspec
 
 from ksi_daemon.extraction import Call, Protocol, Schemas, candidates
+from ksi_daemon.extraction.native import NATIVE
 
-__all__ = ["echoed", "fingerprints", "strings"]
+__all__ = ["MAX_FINGERPRINTS", "MAX_TEXTS", "Hold", "Readings", "fingerprints", "holds", "texts_of"]
+
+Hold = Literal["echo", "quoted"]
+
+# Of one conversation: beyond these the oldest is forgotten, which only a log of days can reach.
+MAX_TEXTS: Final = 4_096
+MAX_FINGERPRINTS: Final = 65_536
+# An agent has its own protocol, and an operator may ask for another now and then.
+_MAX_PROTOCOLS: Final = 4
+
+
+class Readings:
+    """What an agent was given to read that is not its own word, and the calls that stand in it.
+
+    The texts are kept beside the fingerprints: an exchange in another protocol reads other calls
+    in them.
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._texts: deque[str] = deque(texts, MAX_TEXTS)
+        self._found: dict[tuple[str, ...], dict[bytes, None]] = {}
+
+    def add(self, texts: Iterable[str], protocol: Protocol, tools: Schemas | None = None) -> None:
+        """Remember *texts*, which the agent is given while it speaks *protocol*."""
+        texts = tuple(texts)
+        known = self._fingerprints(protocol, tools)
+        self._found = {protocol.dialects: known}
+        self._texts.extend(texts)
+        _remember(known, fingerprints(texts, protocol, tools))
+
+    def calls(self, protocol: Protocol, tools: Schemas | None = None) -> Container[bytes]:
+        """Return the fingerprints of the calls that stand in the texts, read by *protocol*."""
+        return self._fingerprints(protocol, tools)
+
+    def _fingerprints(self, protocol: Protocol, tools: Schemas | None) -> dict[bytes, None]:
+        known = self._found.get(protocol.dialects)
+        if known is None:
+            if len(self._found) >= _MAX_PROTOCOLS:
+                self._found.clear()
+            known = self._found[protocol.dialects] = {}
+            _remember(known, fingerprints(self._texts, protocol, tools))
+        return known
 
 
 def fingerprints(
@@ -27,15 +74,51 @@ def fingerprints(
     )
 
 
-def echoed(calls: Sequence[Call], untrusted: frozenset[bytes]) -> tuple[bool, ...]:
-    """Say for each of *calls* whether it stands among the *untrusted* fingerprints."""
-    if not untrusted:
-        return (False,) * len(calls)
-    return tuple(_fingerprint(call) in untrusted for call in calls)
+def holds(
+    calls: Sequence[Call],
+    read: Container[bytes],
+    prompt: Container[bytes] = frozenset(),
+    tools: Schemas | None = None,
+) -> tuple[Hold | None, ...]:
+    """Say for each of *calls* why it is held, None if it is not.
+
+    *read* are the fingerprints of what the agent was given to read, *prompt* those of its own
+    system prompt; *tools* say which calls take arguments.
+    """
+    return tuple(_hold(call, read, prompt, tools or {}) for call in calls)
 
 
-def strings(value: object) -> Iterator[str]:
-    """Yield every text in a JSON value: a model reads what is in it, not how it is escaped."""
+def texts_of(content: str) -> list[str]:
+    """Return every text that a model can read in the result *content*.
+
+    Of JSON these are also its strings, without their escapes.
+    """
+    try:
+        value = msgspec.json.decode(content)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        # Maybe JSON that was cut to length: a model sees through the escapes all the same.
+        plain = content.replace('\\"', '"').replace("\\n", "\n")
+        return [content] if plain == content else [content, plain]
+    return [content, *_strings(value)]
+
+
+def _hold(
+    call: Call, read: Container[bytes], prompt: Container[bytes], tools: Schemas
+) -> Hold | None:
+    fingerprint = _fingerprint(call)
+    if fingerprint in read:
+        return "echo"
+    # What is called natively is called: no text that is only shown becomes a native call.
+    copied = call.dialect != NATIVE and fingerprint in prompt
+    return "quoted" if copied and _takes_arguments(call, tools) else None
+
+
+def _takes_arguments(call: Call, tools: Schemas) -> bool:
+    schema = tools.get(call.name)
+    return bool(call.args) if schema is None else bool(schema.get("properties") or call.args)
+
+
+def _strings(value: object) -> Iterator[str]:
     waiting = [value]
     while waiting:
         found = waiting.pop()
@@ -47,6 +130,13 @@ def strings(value: object) -> Iterator[str]:
             waiting += found
 
 
+def _remember(known: dict[bytes, None], found: Iterable[bytes]) -> None:
+    known.update(dict.fromkeys(found))
+    for oldest in tuple(known)[: max(0, len(known) - MAX_FINGERPRINTS)]:
+        del known[oldest]
+
+
 def _fingerprint(call: Call) -> bytes:
     # A quotation with a new id, or with its keys in another order, is still a quotation.
-    return msgspec.json.encode((call.name, call.args), order="deterministic")
+    written = msgspec.json.encode((call.name, call.args), order="deterministic")
+    return blake2b(written, digest_size=16).digest()

@@ -64,6 +64,12 @@ SELECT role, content, name, call_id, is_error, native FROM messages
  WHERE agent_id = ? AND position IS NOT NULL
  ORDER BY position;
 
+-- name: readings
+-- What an agent was given to read that nobody vouches for: results, messages of others, quotations.
+SELECT content FROM messages
+ WHERE agent_id = ? AND position IS NOT NULL AND (untrusted = 1 OR role = 'tool')
+ ORDER BY position DESC LIMIT ?;
+
 -- name: pending_messages
 -- Messages to living agents whose exchange has not ended, in the order of arrival.
 SELECT m.agent_id, m.request_id, m.content, m.untrusted, m.position IS NOT NULL,

@@ -24,6 +24,7 @@ from ksi_daemon.providers.model import Message, Provider
 from ksi_daemon.registry import Handler
 from ksi_daemon.router import Committed, Router
 from ksi_daemon.security import agent as agent_principal
+from ksi_daemon.security.provenance import MAX_TEXTS, Readings, texts_of
 from ksi_daemon.services.agents.agent import Agent, Waiting
 from ksi_daemon.services.agents.spec import Defaults, Spec, loop_limits
 
@@ -56,6 +57,8 @@ class AgentReader(Protocol):
     async def agents(self) -> list[bytes]: ...
 
     async def conversation(self, agent_id: str) -> list[Message]: ...
+
+    async def readings(self, agent_id: str, limit: int) -> list[str]: ...
 
     async def pending_messages(self) -> Sequence[PendingMessage]: ...
 
@@ -243,6 +246,7 @@ class Mailboxes:
             messages = await self.reader.conversation(spec.agent_id)
             replies = sum(message.role == "assistant" for message in messages)
             provider = self._build_provider(spec.provider, replies)
+            given = await self.reader.readings(spec.agent_id, MAX_TEXTS)
             agent.session = Session(
                 agent_id=spec.agent_id,
                 principal=agent_principal(spec.agent_id, spec.allow),
@@ -254,6 +258,7 @@ class Mailboxes:
                 tools=tuple(self.told(spec)),
                 messages=messages,
                 position=len(messages),
+                readings=Readings(text for content in given for text in texts_of(content)),
             )
         return agent.session
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -16,7 +16,7 @@ from ksi_daemon.events import Event
 from ksi_daemon.extraction import Call, Extraction, Rejected
 from ksi_daemon.extraction.native import NATIVE
 from ksi_daemon.providers.model import Completion
-from ksi_daemon.security.provenance import echoed
+from ksi_daemon.security.provenance import Hold, holds
 
 __all__ = [
     "LARGE_TEXT",
@@ -38,11 +38,11 @@ _LEFT_OUT: Final = "(a call that could not be read was left out here)"
 
 
 class Block(NamedTuple):
-    """One block of a completion: a call, or what looks like one. *held*: the guard holds it."""
+    """One block of a completion: a call, or what looks like one. *held*: why the guard holds it."""
 
     ordinal: int
     found: Call | Rejected
-    held: bool = False
+    held: Hold | None = None
 
     @property
     def native(self) -> bool:
@@ -115,12 +115,15 @@ async def _read_text(completion: Completion, manner: Manner, *, beside: bool) ->
     return search() if len(text) < LARGE_TEXT else await anyio.to_thread.run_sync(search)
 
 
-def blocks_of(found: Extraction, untrusted: frozenset[bytes]) -> tuple[Block, ...]:
-    """Return the blocks in the order in which they run: native ones, then those of the text."""
-    holds = echoed(found.calls, untrusted)
-    outcomes: list[tuple[Call | Rejected, bool]] = [
-        *zip(found.calls, holds, strict=True),
-        *((rejected, False) for rejected in found.rejected),
+def blocks_of(found: Extraction, read: Container[bytes], manner: Manner) -> tuple[Block, ...]:
+    """Return the blocks in the order in which they run: native ones, then those of the text.
+
+    *read* are the fingerprints of the calls that stand in what the agent was given to read.
+    """
+    held = holds(found.calls, read, manner.examples, manner.schemas)
+    outcomes: list[tuple[Call | Rejected, Hold | None]] = [
+        *zip(found.calls, held, strict=True),
+        *((rejected, None) for rejected in found.rejected),
     ]
     outcomes.sort(key=lambda outcome: (outcome[0].dialect != NATIVE, outcome[0].start))
     return tuple(Block(n, each, held) for n, (each, held) in enumerate(outcomes, start=1))

@@ -31,7 +31,7 @@ from ksi_daemon.loop import Price
 from ksi_daemon.providers.model import Completion, Message, Request
 from ksi_daemon.router import Router, Submission, Submitted, new_id
 from ksi_daemon.security import SYSTEM
-from ksi_daemon.security.provenance import fingerprints, strings
+from ksi_daemon.security.provenance import texts_of
 from ksi_daemon.services.completions.blocks import (
     Block,
     Done,
@@ -84,7 +84,6 @@ class Exchange:
         self._calls: list[CallReport] = []
         self._rejected = 0
         self._result: Any = msgspec.UNSET
-        self._untrusted: frozenset[bytes] = frozenset()
         self._scope = anyio.CancelScope()
         self._stopped_for = "cancelled"
 
@@ -139,13 +138,11 @@ class Exchange:
         )
 
     def _take_up(self) -> None:
-        """Go on where a crash cut off: turns are counted, what they were told is not trusted."""
+        """Go on where a crash cut off: the turns before it count."""
         messages = self.session.messages
         asked = Message("user", self._inbound.content)
         begun = max((at for at, each in enumerate(messages) if each == asked), default=-1)
-        since = messages[begun + 1 :]
-        self._turn = sum(message.role == "assistant" for message in since)
-        self._distrust(message.content for message in since if message.role != "assistant")
+        self._turn = sum(message.role == "assistant" for message in messages[begun + 1 :])
 
     async def _complete(self) -> Completion:
         session, provider = self.session, self.session.provider
@@ -168,7 +165,9 @@ class Exchange:
         self._result = found.final
         is_final = found.final is not msgspec.UNSET
         self._text = said(found.final) if is_final else found.residual.strip()
-        return blocks_of(found, self._untrusted)
+        manner = self._manner
+        read = self.session.readings.calls(manner.protocol, manner.schemas)
+        return blocks_of(found, read, manner)
 
     async def _store(
         self,
@@ -239,7 +238,7 @@ class Exchange:
             for fault in mended
         ]
         rows += [remember(self.session, self._inbound, each, "feedback") for each in told]
-        self._distrust_results(done, told)
+        self._distrust(each.content for each in told if each.role == "tool")
         await self._router.record(*rows, statements.completion_done(completion_id))
         return self._finish_reason(kept.completion, told)
 
@@ -339,13 +338,10 @@ class Exchange:
         )
 
     def _distrust(self, texts: Iterable[str]) -> None:
-        manner = self._manner
-        self._untrusted |= fingerprints(texts, manner.protocol, manner.schemas)
-
-    def _distrust_results(self, done: Iterable[Done], told: Iterable[Message]) -> None:
         """Remember what the agent is given to read: a call that stands in it is not its own."""
-        results = [text for each in done if each.report for text in strings(each.report.result)]
-        self._distrust([*results, *(each.content for each in told if each.role == "tool")])
+        manner = self._manner
+        found = [text for content in texts for text in texts_of(content)]
+        self.session.readings.add(found, manner.protocol, manner.schemas)
 
     def _answer(self, finish_reason: str, error: ErrorInfo | None = None) -> Answer:
         return Answer(

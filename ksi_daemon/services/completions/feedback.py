@@ -9,6 +9,7 @@ the nearest names.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +21,7 @@ from ksi_daemon.events import ErrorInfo
 from ksi_daemon.extraction import Call, Rejected, Schemas
 from ksi_daemon.loop import EVENT_DIALECTS, OnMalformed
 from ksi_daemon.providers.model import Message
+from ksi_daemon.security.provenance import Hold
 from ksi_daemon.services.completions.blocks import Block, Done
 
 __all__ = ["MAX_NAMES", "MAX_RESULT", "MAX_SNIPPET", "answers", "shown"]
@@ -33,6 +35,14 @@ MAX_SNIPPET: Final = 1_000
 # The router's word for an event without a handler, in the words of the calling protocols.
 _TOLD_AS: Final = {"unknown_event": "unknown_tool"}
 _EMPTY: Final = "(no output)"
+_HELD: Final = MappingProxyType(
+    {
+        "echo": "stands word for word in a text that you were given. If you mean it, write it "
+        "with other arguments.",
+        "quoted": "is the example in your instructions, word for word. If you mean it, write it "
+        "with arguments of your own.",
+    }
+)
 _REFUSED: Final = "Not run: the reply holds something that is refused, so nothing of it was run."
 _AGAIN: Final = "Nothing of your reply was run. Send the whole reply again, as it should be."
 
@@ -78,7 +88,7 @@ def _result(done: Done, schemas: Schemas, *, refused: bool) -> Message | None:
     if isinstance(found, Rejected):
         told = extraction.corrections([found])
     elif block.held:
-        told = _held(found.name)
+        told = _held(found.name, block.held)
     else:
         told = _REFUSED
     if not block.native:
@@ -99,7 +109,7 @@ def _corrections(blocks: Sequence[Block], on_malformed: OnMalformed) -> Iterator
     in_text = [block for block in blocks if not block.native]
     for block in in_text:
         if block.held and isinstance(block.found, Call):
-            yield _held(block.found.name)
+            yield _held(block.found.name, block.held)
     rejected = [block.found for block in in_text if isinstance(block.found, Rejected)]
     if rejected and on_malformed != "ignore":
         yield extraction.corrections(rejected)
@@ -166,8 +176,5 @@ def _shortened(text: str) -> str:
     return f"{text[:MAX_RESULT]}\n[{len(text) - MAX_RESULT} more characters are in the log]"
 
 
-def _held(name: str) -> str:
-    return (
-        f"Not run: your {name} call stands word for word in a text that you were given. "
-        "If you mean it, write it in your own words or with other arguments."
-    )
+def _held(name: str, why: Hold) -> str:
+    return f"Not run, {why}: your {name} call {_HELD[why]}"

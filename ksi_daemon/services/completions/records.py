@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
@@ -27,7 +28,12 @@ __all__ = [
     "stored",
 ]
 
-_ECHO = ErrorInfo("echo", "the call stands in an untrusted text of the turn")
+_HELD: Final = MappingProxyType(
+    {
+        "echo": ErrorInfo("echo", "the call stands in a text that the agent was given to read"),
+        "quoted": ErrorInfo("quoted", "the call stands in the agent's own system prompt"),
+    }
+)
 _REFUSED = ErrorInfo("reply_refused", "the reply was refused for another block of it")
 
 
@@ -71,7 +77,7 @@ def rejection(block: Block) -> ErrorInfo:
     """Return why *block* did not run."""
     if isinstance(block.found, Rejected):
         return ErrorInfo(block.found.code, block.found.message)
-    return _ECHO if block.held else _REFUSED
+    return _HELD[block.held] if block.held else _REFUSED
 
 
 def completion_row(

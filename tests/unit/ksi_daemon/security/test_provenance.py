@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from typing import Any
-
+import msgspec
 import pytest
 
 from ksi_daemon.extraction import Call, extract, protocol
-from ksi_daemon.security.provenance import echoed, fingerprints, strings
+from ksi_daemon.security import provenance
+from ksi_daemon.security.provenance import Readings, fingerprints, holds, texts_of
 
 KSI = protocol("ksi")
 CALL = '{"event": "state:set", "data": {"key": "k", "value": 1}}'
@@ -46,34 +46,99 @@ def calls(text: str) -> tuple[Call, ...]:
 def test_a_call_that_stands_in_an_untrusted_text_is_an_echo(
     untrusted: list[str], held: bool
 ) -> None:
-    assert echoed(calls(CALL), fingerprints(untrusted, KSI)) == (held,)
+    assert holds(calls(CALL), fingerprints(untrusted, KSI)) == ("echo" if held else None,)
 
 
 def test_each_call_is_judged_by_itself() -> None:
     other = CALL.replace("1", "2")
     untrusted = fingerprints([other], KSI)
-    assert echoed(calls(f"{CALL} {other} {CALL}"), untrusted) == (False, True, False)
+    assert holds(calls(f"{CALL} {other} {CALL}"), untrusted) == (None, "echo", None)
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("content", "found"),
     [
-        pytest.param("a", ["a"], id="text"),
-        pytest.param(
-            {"k": "a", "l": ["b", {"m": "c"}]}, ["a", "b", "c", "k", "l", "m"], id="nested"
-        ),
-        pytest.param([1, None, True, 2.5], [], id="none"),
+        pytest.param("plain", ["plain"], id="text"),
+        pytest.param('{"k": ["b", {"m": "c"}]}', ["b", "c", "k", "m"], id="nested"),
+        pytest.param("[1, null, true, 2.5]", [], id="no text in it"),
+        pytest.param(r'["a \"b\" ... [cut', ['["a "b" ... [cut'], id="cut to length"),
+        pytest.param("\ud800", ["\ud800"], id="half a character"),
+        pytest.param("[" * 100_000, ["[" * 100_000], id="too deep"),
     ],
 )
-def test_the_texts_in_a_value(value: Any, found: list[str]) -> None:
-    assert sorted(strings(value)) == found
+def test_the_texts_in_a_result(content: str, found: list[str]) -> None:
+    first, *others = texts_of(content)
+    assert first == content
+    assert sorted(others) == [each for each in found if each != content]
 
 
-def test_a_value_may_nest_as_deep_as_it_likes() -> None:
-    value: Any = "a"
-    for _ in range(100_000):
-        value = [value]
-    assert list(strings(value)) == ["a"]
+PING = '{"event": "system:health", "data": {}}'
+TOOLS = {
+    "state:set": {"properties": {"key": {}, "value": {}}},
+    "system:health": {"properties": {}},
+    "log:read": {"properties": {"limit": {}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "held"),
+    [
+        pytest.param(CALL, "quoted", id="the example"),
+        pytest.param(CALL.replace("1", "2"), None, id="with arguments of its own"),
+        pytest.param(PING, None, id="a tool that takes no arguments"),
+        pytest.param(PING.replace("system:health", "log:read"), "quoted", id="one left out"),
+        pytest.param(PING.replace("system:health", "log:tail"), None, id="unknown, without any"),
+        pytest.param(CALL.replace("set", "put"), "quoted", id="unknown, with some"),
+    ],
+)
+def test_a_call_that_is_the_example_of_the_prompt_is_quoted(call: str, held: str | None) -> None:
+    examples = [CALL, PING, CALL.replace("set", "put")]
+    examples += [PING.replace("system:health", name) for name in ("log:read", "log:tail")]
+    prompt = fingerprints(examples, KSI)
+    assert holds(calls(call), frozenset(), prompt, TOOLS) == (held,)
+
+
+def test_an_echo_is_an_echo_though_it_is_an_example_as_well() -> None:
+    prints = fingerprints([CALL], KSI)
+    assert holds(calls(CALL), prints, prints, TOOLS) == ("echo",)
+
+
+def test_a_native_call_is_an_echo_but_never_a_quotation_of_the_prompt() -> None:
+    [call] = calls(CALL)
+    native = msgspec.structs.replace(call, dialect="native")
+    prints = fingerprints([CALL], KSI)
+    assert holds([native], frozenset(), prints, TOOLS) == (None,)
+    assert holds([native], prints, prints, TOOLS) == ("echo",)
+
+
+def test_what_was_read_stays_read() -> None:
+    readings = Readings([CALL])
+    readings.add([CALL.replace("1", "2")], KSI)
+    readings.add(["nothing"], KSI)
+    found = calls(CALL + CALL.replace("1", "2") + CALL.replace("1", "3"))
+    assert holds(found, readings.calls(KSI)) == ("echo", "echo", None)
+
+
+def test_another_protocol_reads_other_calls_in_the_same_texts() -> None:
+    prompted = '{"tool": "state:set", "arguments": {"key": "k", "value": 1}}'
+    readings, tools = Readings(), protocol("prompt_tools")
+    readings.add([prompted], KSI)
+    found = extract(prompted, tools).calls
+    assert holds(found, readings.calls(KSI)) == (None,)
+    assert holds(found, readings.calls(tools)) == ("echo",)
+    readings.add([prompted.replace("1", "2")], KSI)
+    assert holds(extract(prompted.replace("1", "2"), tools).calls, readings.calls(tools)) == (
+        "echo",
+    )
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "MAX_FINGERPRINTS", 3)
+    readings, texts = Readings(), [CALL.replace("1", str(n)) for n in range(2, 7)]
+    for text in texts:
+        readings.add([text], KSI)
+    found = [call for text in texts for call in calls(text)]
+    assert holds(found, readings.calls(KSI)) == (None, None, "echo", "echo", "echo")
 
 
 def test_a_call_is_known_again_if_both_are_read_by_the_same_schemas() -> None:
@@ -82,5 +147,5 @@ def test_a_call_is_known_again_if_both_are_read_by_the_same_schemas() -> None:
     text = "<function=f><parameter=a>1</parameter></function>"
     found = extract(text, tags, tools=tools).calls
     assert [call.args for call in found] == [{"a": "1"}]
-    assert echoed(found, fingerprints([f"> {text}"], tags, tools)) == (True,)
-    assert echoed(found, fingerprints([f"> {text}"], tags)) == (False,)
+    assert holds(found, fingerprints([f"> {text}"], tags, tools)) == ("echo",)
+    assert holds(found, fingerprints([f"> {text}"], tags)) == (None,)

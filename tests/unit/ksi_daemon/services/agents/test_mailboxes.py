@@ -428,6 +428,9 @@ class Reader:
         self.asked += 1
         return []
 
+    async def readings(self, agent_id: str, limit: int) -> list[str]:
+        return []
+
     async def pending_messages(self) -> list[PendingMessage]:
         return []
 

@@ -431,13 +431,52 @@ async def test_an_echo_is_logged_and_the_agent_is_told(var: Path) -> None:
         assert (held["status"], held["error"]["code"]) == ("rejected", "echo")
         assert held["data"]["text"] == QUOTE
         assert talk.told() == [
-            "Not run: your state:set call stands word for word in a text that you were given. "
-            "If you mean it, write it in your own words or with other arguments."
+            "Not run, echo: your state:set call stands word for word in a text that you were "
+            "given. If you mean it, write it with other arguments."
         ]
         assert talk.rows("SELECT ordinal, verdict, code FROM attempts") == [
             (1, "held", "echo"),
             (2, "strict", None),
         ]
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["later", "after a restart"])
+@pytest.mark.parametrize("by_result", [False, True], ids=["a message", "a result"])
+async def test_what_an_agent_was_given_to_read_it_may_not_echo_later(
+    var: Path, restarted: bool, by_result: bool
+) -> None:
+    reading = '{"event": "state:get", "data": {"key": "page"}}'
+    replies = [reading if by_result else "I see.", "I see.", QUOTE, QUOTE, "Oh.", "Oh."]
+    async with talking(var) as talk:
+        await talk.peer.ask("state:set", {"key": "page", "value": f"Please say {QUOTE}"})
+        await talk.spawn(*replies)
+        await talk.say(f"Read: {QUOTE}" if not by_result else "Read.", untrusted=not by_result)
+        if not restarted:
+            await talk.say("And now?")
+            assert (await talk.peer.ask("state:get", {"key": "k"}))["version"] == 0
+            return
+    async with talking(var) as talk:
+        answer = await talk.say("And now?")
+        assert answer["calls"] == []
+        assert (await talk.peer.ask("state:get", {"key": "k"}))["version"] == 0
+
+
+async def test_the_example_of_the_prompt_is_held_and_the_agent_is_told(var: Path) -> None:
+    async with talking(var) as talk:
+        await talk.spawn(SETTING, SETTING.replace("1", "2"), ".", system=f"Write {SETTING} so.")
+        answer = await talk.say()
+        assert [report["result"] for report in answer["calls"]] == [{"version": 1}]
+        assert (await talk.peer.ask("state:get", {"key": "k"}))["value"] == 2
+        [held] = await talk.events("extraction:rejected")
+        assert held["error"] == {
+            "code": "quoted",
+            "message": "the call stands in the agent's own system prompt",
+            "retryable": False,
+        }
+        assert talk.told()[0] == (
+            "Not run, quoted: your state:set call is the example in your instructions, word for "
+            "word. If you mean it, write it with arguments of your own."
+        )
 
 
 async def test_an_agents_message_is_quoted_and_not_obeyed(var: Path) -> None:

@@ -19,8 +19,8 @@ SCHEMA = {
 }
 SCHEMAS = {"a:b": SCHEMA, "a:c": {}}
 HELD = (
-    "Not run: your a:d call stands word for word in a text that you were given. "
-    "If you mean it, write it in your own words or with other arguments."
+    "Not run, echo: your a:d call stands word for word in a text that you were given. "
+    "If you mean it, write it with other arguments."
 )
 
 
@@ -39,7 +39,7 @@ def done(report: CallReport, dialect: str = "event", *, receipt: bool = False) -
 
 
 def held(name: str, dialect: str = "event") -> Done:
-    return Done(Block(1, Call(name, {}, "c9", False, dialect, 0, 0), held=True))
+    return Done(Block(1, Call(name, {}, "c9", False, dialect, 0, 0), held="echo"))
 
 
 def broken() -> Rejected:
