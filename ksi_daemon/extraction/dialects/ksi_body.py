@@ -28,7 +28,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from ksi_daemon.extraction.dialects.base import Framed, FramedDialect, Reading
-from ksi_daemon.extraction.dialects.sections import KEY, MIN_RUN, RUNS, SectionsReader, dashes_in
+from ksi_daemon.extraction.dialects.sections import (
+    DIFF,
+    KEY,
+    MIN_RUN,
+    RUNS,
+    SectionsReader,
+    dashes_in,
+)
 
 __all__ = ["BodyDialect", "long_fields"]
 
@@ -124,6 +131,7 @@ def _is_long(field: Any) -> bool:
 def _is_raw(key: str, value: Any) -> bool:
     return (
         isinstance(value, str)
+        and not value.startswith(DIFF)
         and _DELICATE.search(value) is not None
         and _KEY.fullmatch(key) is not None
     )

@@ -7,8 +7,12 @@ be another's is rejected whole, for its text would be cut or run on. It is so
 -   where a bare fence follows its end that nothing opened: the text may go on to there;
 -   where its own is missing.
 
-To know this, MAX_FENCES fences behind its first line are looked at, and no more: the cost of a
-text stays proportional to its length. A block of more fences than that is rejected, to its end.
+A line of dashes may also belong to a diff in the text. Where the next line looks like that, the
+block is rejected too.
+
+To know where a block ends, MAX_FENCES fences behind its first line are looked at, and no more: the
+cost of a text stays proportional to its length. A block of more fences than that is rejected, to
+its end.
 """
 
 from __future__ import annotations
@@ -42,13 +46,14 @@ from ksi_daemon.extraction.dialects.framing import (
     where,
 )
 
-__all__ = ["KEY", "MAX_FENCES", "MIN_RUN", "RUNS", "SectionsReader", "dashes_in"]
+__all__ = ["DIFF", "KEY", "MAX_FENCES", "MIN_RUN", "RUNS", "SectionsReader", "dashes_in"]
 
 MAX_FENCES: Final = 32
 MAX_INDENT: Final = 3  # columns: deeper is Markdown for a text that is shown
 MIN_RUN: Final = 3  # of tildes, and of dashes
 
 KEY: Final = "[A-Za-z_][A-Za-z0-9_]*+"
+DIFF: Final = "+++ "  # begins the second line of a file's changes; the first one begins with dashes
 # The literal at the beginning makes the search fast; the look behind keeps it from beginning anew
 # at each character of a long run.
 RUNS: Final = ("~~~(?<!~~~~)~*+", "```(?<!````)`*+")
@@ -74,6 +79,9 @@ _NO_NAME: Final = Fault("missing_name", "the first line must name an event, such
 _TILDES_ONLY: Final = Fault("malformed_block", "the fence must be of tildes, as in '~~~ksi'")
 _INDENTED: Final = Fault("malformed_block", "the block must begin at the margin")
 _EMPTY: Final = Fault("empty_block", "the block holds no object and no section")
+_OF_A_DIFF: Final = (
+    "'--- {key}' may be a line of a diff: put more dashes before the arguments' names"
+)
 _EXPECTED: Final = "an object, a line '--- name' or the closing line"
 
 
@@ -225,6 +233,9 @@ class SectionsReader:
             key = mark["key"]
             if key in args:
                 fault = Fault("malformed_block", f"{key!r} is given twice")
+                return self._refused(extent.end, fault, mark.start("dashes"))
+            if mark is not first and value.startswith(DIFF):
+                fault = Fault("malformed_block", _OF_A_DIFF.format(key=key))
                 return self._refused(extent.end, fault, mark.start("dashes"))
             args[key] = value
         return self._framed(head, args, body, extent.end)

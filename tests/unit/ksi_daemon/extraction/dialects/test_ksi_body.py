@@ -68,6 +68,11 @@ def test_writes_only_delicate_text_below_its_name() -> None:
         pytest.param({"c": "\n~~~~"}, "~~~~~ksi a:b\n--- c\n\n~~~~\n~~~~~", id="tildes"),
         pytest.param({"c": "--- x\n"}, "~~~ksi a:b\n---- c\n--- x\n\n~~~", id="dashes"),
         pytest.param(
+            {"b": "\n", "c": "+++ x\n"},
+            '~~~ksi a:b\n{"c": "+++ x\\n"}\n--- b\n\n\n~~~',
+            id="a line like one of a diff's",
+        ),
+        pytest.param(
             {"c": "--- x\n---- y\n"}, "~~~ksi a:b\n----- c\n--- x\n---- y\n\n~~~", id="more dashes"
         ),
     ],

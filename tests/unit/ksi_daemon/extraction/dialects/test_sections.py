@@ -47,6 +47,8 @@ def outcome(text: str, **overrides: Any) -> tuple[list[tuple[str, dict[str, Any]
         pytest.param(f"{HEAD}--- c\n{EVENT}\n```\n~~~", f"{EVENT}\n```", id="call in the text"),
         pytest.param(f"{HEAD}--- c\n--- a b\n---\n~~~", "--- a b\n---", id="no mark of a section"),
         pytest.param(f"{HEAD}---- c\n--- d\nx\n~~~", "--- d\nx", id="fewer dashes"),
+        pytest.param(f"{HEAD}--- c\n+++ x\n~~~", "+++ x", id="a line like one of a diff's"),
+        pytest.param(f"{HEAD}---- c\n--- d\n+++ d\n~~~", "--- d\n+++ d", id="diff, more dashes"),
         pytest.param(f"{HEAD}--- c\n---- d\nx\n~~~", "---- d\nx", id="more dashes"),
     ],
 )
@@ -101,6 +103,11 @@ def test_an_object_is_mended_as_elsewhere() -> None:
         pytest.param(f"{HEAD}[1]\n~~~", "malformed_block", id="array"),
         pytest.param(f'{HEAD}{{"c": 1}}\n--- c\nx\n~~~', "malformed_block", id="name in both"),
         pytest.param(f"{HEAD}--- c\nx\n--- c\ny\n~~~", "malformed_block", id="name twice"),
+        pytest.param(
+            f"{HEAD}--- c\n--- Makefile\n+++ Makefile\n@@ -1 +1 @@\n{EVENT}\n~~~",
+            "malformed_block",
+            id="a diff in the text",
+        ),
         pytest.param(f"~~~ksi\n--- c\n{EVENT}\n~~~", "missing_name", id="S004_21 no name"),
         pytest.param(f"~~~ksi\n{{}}\n--- c\n{EVENT}\n~~~", "missing_name", id="and an object"),
         pytest.param(f"~~~ksi 5\n{EVENT}\n~~~", "missing_name", id="no name of an event"),
