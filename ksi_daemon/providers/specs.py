@@ -24,6 +24,7 @@ __all__ = ["PROVIDERS", "build"]
 PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "anthropic": "ksi_daemon.providers.anthropic",
+        "cli": "ksi_daemon.providers.cli",
         "faulty": "ksi_daemon.providers.faulty",
         "gemini": "ksi_daemon.providers.gemini",
         "ollama": "ksi_daemon.providers.ollama",

@@ -55,6 +55,7 @@ SPECS = [
         "scripted",
         id="faulty",
     ),
+    pytest.param({"type": "cli", "argv": ["claude", "-p"]}, "cli", "claude", id="cli"),
     pytest.param({"type": "gemini", "model": "m"}, "gemini", "m", id="gemini"),
     pytest.param({"type": "ollama", "model": "m"}, "ollama", "m", id="ollama"),
 ]
