@@ -17,6 +17,7 @@ from ksi_daemon.errors import ComponentError, InvalidData, nearest
 
 __all__ = [
     "MAX_BYTES",
+    "MAX_RENDERED",
     "Component",
     "Limits",
     "parse",
@@ -26,6 +27,8 @@ __all__ = [
 ]
 
 MAX_BYTES: Final = 64 * 1024
+# Characters. A text that names one long value in each line would fill the memory.
+MAX_RENDERED: Final = 1024 * 1024
 _VARIABLE: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:\|([^{}]*))?\}\}")
 
 
@@ -128,7 +131,8 @@ def render(component: Component, variables: dict[str, str]) -> str:
     """Return the text of *component* with each ``{{name}}`` or ``{{name|default}}`` filled in.
 
     One pass: what a value holds is never filled in again. Raise InvalidData for placeholders
-    without a value, naming all of them, and for a variable that there is none for.
+    without a value, naming all of them, for a variable that there is none for, and for more than
+    MAX_RENDERED characters.
     """
     _check_given(component, variables)
     values = component.variables | variables
@@ -137,7 +141,14 @@ def render(component: Component, variables: dict[str, str]) -> str:
         default = match[2] or ""
         pieces += [component.text[end : match.start()], values.get(match[1], default)]
         end = match.end()
-    return "".join((*pieces, component.text[end:]))
+    pieces.append(component.text[end:])
+    if sum(map(len, pieces)) > MAX_RENDERED:
+        raise InvalidData(
+            f"component {component.name!r} with its variables is longer than {MAX_RENDERED}"
+            " characters",
+            details={"path": "variables"},
+        )
+    return "".join(pieces)
 
 
 def _found(component: Component) -> list[re.Match[str]]:
@@ -157,7 +168,7 @@ def _check_given(component: Component, variables: dict[str, str]) -> None:
         named = ", ".join(f"{{{{{name}}}}}" for name in missing)
         raise InvalidData(
             f"component {component.name!r}: no value for {named}",
-            hint="give it with variables",
+            hint="give it as one of variables (--var-set NAME=TEXT)",
             details={"path": missing[0]},
         )
     known = {*component.variables, *(match[1] for match in _found(component))}

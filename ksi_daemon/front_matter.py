@@ -34,7 +34,8 @@ def mapping(front: str, name: str) -> dict[str, Any]:
         _check_structure(front)
         fields = yaml.load(front, Loader=_Loader)
     except (yaml.YAMLError, RecursionError, ValueError) as exc:
-        raise ComponentError(f"{name!r}: front matter is not usable YAML: {exc}") from exc
+        message = f"{name!r}: front matter is not usable YAML: {_reason(exc)}"
+        raise ComponentError(message) from exc
     if fields is None:
         return {}
     if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
@@ -76,6 +77,15 @@ for _tag, _pattern, _first in (
     ("tag:yaml.org,2002:int", r"-?(0|[1-9][0-9]{0,17})", "-0123456789"),
 ):
     _Loader.add_implicit_resolver(_tag, re.compile(rf"(?:{_pattern})\Z"), list(_first))
+
+
+def _reason(exc: Exception) -> str:
+    """Return what is wrong in one line, with its place in the file."""
+    if not isinstance(exc, yaml.MarkedYAMLError) or exc.problem_mark is None:
+        return " ".join(str(exc).split())
+    # Lines of the file: one is the dashes, and the mark counts from 0.
+    place = f"line {exc.problem_mark.line + 2}, column {exc.problem_mark.column + 1}"
+    return f"{exc.problem} at {place}"
 
 
 def _check_structure(text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -17,6 +17,13 @@ from ksi_client.views import components as views
 from ksi_daemon.errors import KsiError
 
 __all__ = ["components", "is_asked"]
+
+
+def _named(context: click.Context, parameter: click.Parameter, word: str) -> str:
+    return _without_path(word)
+
+
+_name: Final = click.argument("name", callback=_named, shell_complete=component_names)
 
 
 @click.group(invoke_without_command=True)
@@ -49,7 +56,7 @@ def list_components(session: Session, component_type: str | None = None) -> None
 
 
 @components.command()
-@click.argument("name", shell_complete=component_names)
+@_name
 @click.option("--rendered", is_flag=True, help="The text with all its parts, as an agent gets it.")
 @variables_option
 @common
@@ -67,7 +74,7 @@ def show(session: Session, name: str, rendered: bool, variables: dict[str, str])
 
 
 @components.command()
-@click.argument("name", shell_complete=component_names)
+@_name
 @common
 @click.pass_obj
 def inspect(session: Session, name: str) -> None:
@@ -149,8 +156,13 @@ def _checked(which: str) -> dict[str, str]:
     """Return what asks for the check of a component or of a file."""
     path = Path(which)
     if not path.is_file():
-        return {"name": which}
+        return {"name": _without_path(which)}
     return {"name": which, "content": _decoded(path.read_bytes())}
+
+
+def _without_path(word: str) -> str:
+    """Return the name of a component that was perhaps written as its path in a checkout."""
+    return word.removeprefix("components/").removesuffix(".md")
 
 
 def _decoded(content: bytes) -> str:

@@ -47,17 +47,16 @@ def is_draft(name: str) -> bool:
 
 
 class Files:
-    """The component files below *root*."""
+    """The component files below *root*, and those below *base* that have no file of their name
+    there. Nothing is ever written to *base*."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, base: Path | None = None) -> None:
         self._root = root
+        self._roots = (root,) if base is None else (root, base)
 
     def load(self, name: str) -> Component:
         """Return the component *name*; raise ComponentError or NotFound."""
-        path = self._path(name)
-        if not path.is_file():
-            raise NotFound("component", name, self.names())
-        return self.load_file(path, name=name)
+        return parse(self.text(name), name=name)
 
     def load_usable(self, name: str) -> Component:
         """Return the component *name* to make something of it; a draft is none."""
@@ -80,15 +79,18 @@ class Files:
 
     def text(self, name: str) -> str:
         """Return the file of component *name* as it is."""
-        path = self._path(name)
-        if not path.is_file():
+        path = self._found(name)
+        if path is None:
             raise NotFound("component", name, self.names())
         return _text(path)
 
     def names(self) -> list[str]:
         """Return the names of all components, drafts too, sorted."""
-        found = (path.relative_to(self._root) for path in self._root.rglob(f"*{_SUFFIX}"))
-        names = (path.with_suffix("").as_posix() for path in found)
+        names = {
+            path.relative_to(root).with_suffix("").as_posix()
+            for root in self._roots
+            for path in root.rglob(f"*{_SUFFIX}")
+        }
         return sorted(name for name in names if NAME.fullmatch(name))
 
     def write(self, name: str, text: str, *, overwrite: bool) -> None:
@@ -97,37 +99,39 @@ class Files:
         Raise ComponentError for a name or a text that cannot be, Conflict for a name that is
         taken unless *overwrite* is set.
         """
-        self._path(name)
+        is_taken = self._found(name) is not None
         parse(text, name=name)
         content = _encoded(text, name)
+        if is_taken and not overwrite:
+            raise _taken(name)
         *directories, stem = name.split("/")
         self._root.mkdir(parents=True, exist_ok=True)
         try:
             with _directory(self._root, directories) as directory:
                 _write(directory, f"{stem}{_SUFFIX}", content, overwrite=overwrite)
         except FileExistsError:
-            raise Conflict(
-                f"there is a component {name!r} already",
-                code="already_exists",
-                hint="set overwrite to replace it",
-            ) from None
+            raise _taken(name) from None
         except OSError as exc:
             raise ComponentError(f"cannot write the component {name!r}: {exc.strerror}") from exc
 
     def remove(self, name: str) -> None:
         """Remove the file of component *name*."""
-        self._path(name).unlink(missing_ok=True)
+        self._path(name, self._root).unlink(missing_ok=True)
 
-    def _path(self, name: str) -> Path:
+    def _found(self, name: str) -> Path | None:
+        paths = [self._path(name, root) for root in self._roots]
+        return next((path for path in paths if path.is_file()), None)
+
+    def _path(self, name: str, root: Path) -> Path:
         if len(name) > MAX_NAME or not NAME.fullmatch(name):
             raise ComponentError(
                 f"{name[:MAX_NAME]!r} is no component name",
                 code="component_name",
                 hint="a name is like agents/writer: lower case, digits, _ and -, no dots",
             )
-        path = self._root / f"{name}{_SUFFIX}"
+        path = root / f"{name}{_SUFFIX}"
         try:
-            is_below = path.resolve().is_relative_to(self._root.resolve())
+            is_below = path.resolve().is_relative_to(root.resolve())
         except (OSError, RuntimeError) as exc:  # links in a circle, or gone while they are followed
             raise ComponentError(f"cannot follow the component {name!r}: {exc}") from exc
         if not is_below:
@@ -174,6 +178,14 @@ def _write(directory: int, name: str, content: bytes, *, overwrite: bool) -> Non
         with suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=directory)
     os.fsync(directory)
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(
+        f"there is a component {name!r} already",
+        code="already_exists",
+        hint="set overwrite to replace it",
+    )
 
 
 def _inert(draft: str) -> ComponentError:

@@ -65,11 +65,11 @@ class Promote(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Components:
-    """The components below *root*."""
+    """The components below *root*, and those below *base* that it does not have itself."""
 
-    def __init__(self, router: Router, root: Path) -> None:
+    def __init__(self, router: Router, root: Path, base: Path | None = None) -> None:
         self._router = router
-        self._files = Files(root)
+        self._files = Files(root, base)
 
     def load_given(self, given: str, may_be_path: bool) -> Component:
         """Return what *given* names with all its parts in it; raise KsiError.

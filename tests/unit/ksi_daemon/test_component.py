@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksi_daemon.component import MAX_BYTES, Component, Limits, parse, render
+from ksi_daemon.component import MAX_BYTES, MAX_RENDERED, Component, Limits, parse, render
 from ksi_daemon.errors import ComponentError, InvalidData
 from tests.growth import LINEAR, doubling
 
@@ -193,6 +193,13 @@ def test_a_variable_that_there_is_none_for_is_an_error(
     with pytest.raises(InvalidData, match="component 'n' has no variable 'stlye'") as caught:
         render(component, {"stlye": "x"})
     assert caught.value.hint == hint
+
+
+def test_what_is_rendered_is_bounded() -> None:
+    component = Component(name="n", text="{{a}}" * 1024, variables={"a": ""})
+    assert len(render(component, {"a": "x" * 1024})) == MAX_RENDERED
+    with pytest.raises(InvalidData, match="longer than 1048576 characters"):
+        render(component, {"a": "x" * 1025})
 
 
 @pytest.mark.parametrize(

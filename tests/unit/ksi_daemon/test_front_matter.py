@@ -70,6 +70,11 @@ def test_mapping(front: str, fields: dict[str, Any]) -> None:
         pytest.param("a: \x1b", "not usable YAML", id="a control character"),
         pytest.param("a: b\n...\nc: d", "expected <document start>", id="two documents"),
         pytest.param("a: !!int x", "not usable YAML", id="a number that is none"),
+        pytest.param(
+            "a: b\nc: Use it: now",
+            "mapping values are not allowed in this context at line 3, column 10$",
+            id="a colon, with its place in the file",
+        ),
     ],
 )
 def test_what_is_not_taken(front: str, reason: str) -> None:

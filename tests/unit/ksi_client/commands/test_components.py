@@ -69,6 +69,13 @@ def asked(stub: StubDaemon) -> list[tuple[str, Any]]:
             id="as an agent gets it",
         ),
         pytest.param(
+            ["show", "components/agents/b.md"],
+            "composition:get_component",
+            {"name": "agents/b"},
+            "name  agents/b\n\nBe {{style}}.\n",
+            id="by its path in a checkout",
+        ),
+        pytest.param(
             ["inspect", "agents/b"],
             "composition:inspect",
             {"name": "agents/b"},

@@ -255,3 +255,31 @@ def test_a_directory_that_becomes_a_link_leads_nothing_out(root: Path, number: i
         done.set()
         swapping.join()
     assert list(outside.iterdir()) == []
+
+
+def test_ones_own_components_stand_before_those_that_came_with_it(
+    root: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    files = Files(own, root)
+    assert files.names() == Files(root).names()
+    assert files.load("agents/greeter").description == "Greets."
+    with pytest.raises(Conflict):
+        files.write("agents/greeter", "Mine.\n", overwrite=False)
+    files.write("agents/greeter", "Mine.\n", overwrite=True)
+    files.write("agents/new", "New.\n", overwrite=False)
+    assert files.load("agents/greeter").text == "Mine.\n"
+    assert files.names() == ["agents/greeter", "agents/new", "broken", "profiles/agent"]
+    assert (root / "agents" / "greeter.md").read_text() == GREETER
+    files.remove("agents/greeter")
+    files.remove("profiles/agent")
+    assert files.load("agents/greeter").description == "Greets."
+    assert files.load("profiles/agent").allow == ["a:b"]
+
+
+def test_no_link_leads_from_ones_own_components_to_the_others(root: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "it.md").symlink_to(root / "agents" / "greeter.md")
+    with pytest.raises(ComponentError, match="leads out of the components"):
+        Files(own, root).load("it")
