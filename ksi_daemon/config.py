@@ -22,18 +22,23 @@ __all__ = ["CONFIG_EXIT", "Settings", "load", "var_directory"]
 
 CONFIG_EXIT: Final = 78  # sysexits.h: EX_CONFIG
 _PREFIX: Final = "KSI_"
+# In a checkout this is a link to where the components are; an installed package holds them.
+_SHIPPED: Final = Path(__file__).parent / "components"
 # Read elsewhere: by the client, by the tests.
 _NOT_SETTINGS: Final = frozenset({"KSI_CONFIG", "KSI_SOCKET", "KSI_VAR", "KSI_FAILPOINT"})
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Bytes = Annotated[int, msgspec.Meta(ge=1024, le=8 * 1024 * 1024)]
+Dollars = Annotated[float, msgspec.Meta(gt=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be set. Sizes are in bytes, times in seconds.
 
-    *provider*, *base_url*, *api_key_env* and *model* are for agents that name no provider.
+    *provider*, *base_url*, *api_key_env* and *model* are for agents that name no provider,
+    *protocol* is the preset of those that name none. *prices* are ``MODEL=IN/OUT`` in US dollars
+    for a million tokens, with blanks between (``loop.price_list``). What is None has no bound.
     """
 
     var: str
@@ -46,6 +51,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     base_url: str | None = None
     api_key_env: str | None = None
     model: str | None = None
+    protocol: str = "ksi"
+    prices: str = ""
 
     max_frame_bytes: Bytes = 1024 * 1024
     frame_timeout_s: Seconds = 10.0
@@ -61,7 +68,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_turns: Count = 25
     max_mistakes: Count = 3
     max_identical_turns: Count = 3
+    max_exchange_tokens: Count | None = None
+    max_exchange_usd: Dollars | None = None
+    max_exchange_s: Seconds | None = None
     max_agents: Count = 20_000
+    max_spawn_depth: Count = 3
+    max_children: Count = 5
+    max_descendants: Count = 32
     max_mailbox: Count = 256
 
     @property
@@ -94,8 +107,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """The directory of components: as set, else that of a checkout, else one under var."""
         if self.components is not None:
             return Path(self.components)
-        checkout = Path(__file__).resolve().parent.parent / "components"
-        return checkout if checkout.is_dir() else self.var_path / "components"
+        return _SHIPPED.resolve() if _SHIPPED.is_symlink() else self.var_path / "components"
+
+    @property
+    def base_components_path(self) -> Path | None:
+        """Components to read beside one's own: those that an installed ksi came with."""
+        return None if self.components is not None or _SHIPPED.is_symlink() else _SHIPPED
 
     @property
     def plugins_path(self) -> Path:

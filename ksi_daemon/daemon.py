@@ -19,13 +19,13 @@ import structlog
 
 from ksi_daemon.clock import Clock, SteadyClock
 from ksi_daemon.config import CONFIG_EXIT, Settings
-from ksi_daemon.conversation import LoopLimits
 from ksi_daemon.errors import KsiError, UsageError
 from ksi_daemon.events import ErrorInfo, Outcome
 from ksi_daemon.feed import Feed
 from ksi_daemon.files import FileStore
 from ksi_daemon.log import EventLog
 from ksi_daemon.log.reader import LogReader
+from ksi_daemon.loop import LoopLimits, Price, agreement, price_list
 from ksi_daemon.plugins import Plugins
 from ksi_daemon.providers.pool import ProviderPool
 from ksi_daemon.router import Limits, Router
@@ -172,8 +172,8 @@ class Daemon:
             max_events=settings.subscriber_events,
             max_bytes=settings.subscriber_bytes,
         )
-        components = Components(router, settings.components_path)
-        completions = Completions(router)
+        components = Components(router, settings.components_path, settings.base_components_path)
+        completions = Completions(router, _prices(settings))
         files = FileStore(settings.files_path)
         plugins = Plugins(router, settings.plugins_path, files)
         mcp = McpServers(router, reader, tasks, files)
@@ -280,6 +280,17 @@ def _providers(settings: Settings) -> ProviderPool:
     return pool
 
 
+def _prices(settings: Settings) -> Callable[[str], Price | None]:
+    """Return the prices of models; refuse to start with what is none, or with no such protocol."""
+    try:
+        agreement(settings.protocol)
+        return price_list(settings.prices)
+    except KsiError as exc:
+        raise UsageError(exc.message, exit_code=CONFIG_EXIT, hint=exc.hint) from exc
+    except ValueError as exc:
+        raise UsageError(f"prices: {exc}", exit_code=CONFIG_EXIT) from exc
+
+
 def _limits(settings: Settings) -> Limits:
     return Limits(
         hops=settings.max_hops,
@@ -300,6 +311,9 @@ def _defaults(settings: Settings) -> Defaults:
         turns=settings.max_turns,
         mistakes=settings.max_mistakes,
         identical=settings.max_identical_turns,
+        tokens=settings.max_exchange_tokens,
+        usd=settings.max_exchange_usd,
+        wall_s=settings.max_exchange_s,
     )
     return Defaults(provider=provider if settings.provider else None, limits=limits)
 

@@ -10,7 +10,8 @@ What of such an object is about reading text goes to ``extraction``, the rest is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from math import inf
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
@@ -18,6 +19,7 @@ import msgspec
 
 from ksi_daemon import extraction
 from ksi_daemon.errors import InvalidData, KsiError
+from ksi_daemon.events import matches
 from ksi_daemon.extraction import Protocol
 from ksi_daemon.providers.model import Usage
 
@@ -30,6 +32,7 @@ __all__ = [
     "Price",
     "agreement",
     "overridden",
+    "price_list",
 ]
 
 # A call in one of these is an event, any other is a call of a tool (CONFORMANCE C14).
@@ -65,6 +68,31 @@ class Price(msgspec.Struct, frozen=True):
         """Return what *usage* costs in US dollars."""
         cost = usage.input_tokens * self.input + usage.output_tokens * self.output
         return cost / _MILLION
+
+
+def price_list(written: str) -> Callable[[str], Price | None]:
+    """Return what gives the price of a model, None where *written* names none.
+
+    *written* is ``MODEL=IN/OUT`` for each model, with blanks between; a model may be a pattern
+    with ``*``, and the first that matches counts. Raise ValueError.
+    """
+    prices = tuple(map(_priced, written.split()))
+
+    def price_of(model: str) -> Price | None:
+        return next((price for pattern, price in prices if matches(pattern, model)), None)
+
+    return price_of
+
+
+def _priced(entry: str) -> tuple[str, Price]:
+    model, _, numbers = entry.rpartition("=")
+    try:
+        price = Price(*map(float, numbers.split("/")))
+    except (TypeError, ValueError):
+        price = Price(-1, -1)
+    if not model or not (0 <= price.input < inf and 0 <= price.output < inf):
+        raise ValueError(f"{entry!r} is no price; want MODEL=IN/OUT, like gpt-*=2.5/10")
+    return model, price
 
 
 class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,7 +12,6 @@ not logged twice.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -52,12 +51,11 @@ from ksi_daemon.services.completions.records import (
     remember,
     stored,
 )
+from ksi_daemon.services.completions.traces import log_calls, log_request, log_results
 from ksi_daemon.services.completions.wire import request_of
 from ksi_daemon.work import Statement
 
 __all__ = ["Exchange"]
-
-log = structlog.get_logger()
 
 
 class Exchange:
@@ -128,11 +126,14 @@ class Exchange:
         return self._ended(finish or "max_iterations", self._progress.spent())
 
     async def _turn_once(self) -> str | None:
-        completion = await self._complete()
+        session, provider = self.session, self.session.provider
+        request = request_of(self._manner, session.messages, session.model, provider.capabilities)
+        log_request(request, self._manner, session.messages)
+        completion = await self._complete(request)
+        self._progress.spend(request, completion)
         completion_id = new_id()
         reading = await read(completion, completion_id, self._manner)
         blocks = self._blocks(completion, reading)
-        self._progress.spend(completion)
         return await self._act(
             await self._store(completion_id, completion, reading, blocks), blocks
         )
@@ -144,12 +145,9 @@ class Exchange:
         begun = max((at for at, each in enumerate(messages) if each == asked), default=-1)
         self._turn = sum(message.role == "assistant" for message in messages[begun + 1 :])
 
-    async def _complete(self) -> Completion:
-        session, provider = self.session, self.session.provider
-        request = request_of(self._manner, session.messages, session.model, provider.capabilities)
-        _log_request(request, self._manner, len(session.messages))
+    async def _complete(self, request: Request) -> Completion:
         started = time.perf_counter()
-        completion = await provider.complete(request)
+        completion = await self.session.provider.complete(request)
         if not completion.latency_ms:
             elapsed = (time.perf_counter() - started) * 1000
             completion = msgspec.structs.replace(completion, latency_ms=round(elapsed, 3))
@@ -165,6 +163,7 @@ class Exchange:
         self._result = found.final
         is_final = found.final is not msgspec.UNSET
         self._text = said(found.final) if is_final else found.residual.strip()
+        log_calls(found)
         manner = self._manner
         read = self.session.readings.calls(manner.protocol, manner.schemas)
         return blocks_of(found, read, manner)
@@ -239,6 +238,7 @@ class Exchange:
         ]
         rows += [remember(self.session, self._inbound, each, "feedback") for each in told]
         self._distrust(each.content for each in told if each.role == "tool")
+        log_results(told)
         await self._router.record(*rows, statements.completion_done(completion_id))
         return self._finish_reason(kept.completion, told)
 
@@ -369,10 +369,3 @@ class Exchange:
         data = {"turn": turn, "error": error}
         self._notify("completion:error", data, outcome=Outcome("failed", error=error))
         return self._answer(reason, error)
-
-
-def _log_request(request: Request, manner: Manner, kept: int) -> None:
-    """Say in the debug log what is sent (CONFORMANCE S003-30)."""
-    if not logging.getLogger().isEnabledFor(logging.DEBUG):
-        return
-    log.debug("request_prepared", messages=len(request.messages), of=kept, native=manner.native)

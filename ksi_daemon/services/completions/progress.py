@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from ksi_daemon.conversation import Manner
+from ksi_daemon.errors import KsiError
+from ksi_daemon.extraction import Call
 from ksi_daemon.loop import LoopLimits, Price
-from ksi_daemon.providers.model import Completion
+from ksi_daemon.providers.model import Completion, Request, Usage
 from ksi_daemon.services.completions.blocks import Done, is_fault
 
 __all__ = ["FAILURES", "Fault", "Progress"]
+
+# For providers that do not tell their usage: a budget must not fail open.
+CHARACTERS_PER_TOKEN: Final = 4
 
 # Ends that are none of the agent's own, and what a person is told of them.
 FAILURES: Final = {
@@ -32,9 +39,18 @@ class Fault(NamedTuple):
 
 
 class Progress:
-    """The counts of one exchange."""
+    """The counts of one exchange.
+
+    Raise KsiError (``no_price``) for a budget of money over a model without a price.
+    """
 
     def __init__(self, limits: LoopLimits, manner: Manner, price: Price | None) -> None:
+        if limits.usd is not None and price is None:
+            raise KsiError(
+                "the agent has a budget of money, and its model has no price",
+                code="no_price",
+                hint="give one with the setting prices, like MODEL=IN/OUT",
+            )
         self.tokens = 0
         self.usd = 0.0
         self._limits = limits
@@ -46,15 +62,18 @@ class Progress:
         self._refused = 0
         self._mistakes = 0
         self._repeats = 0
-        self._last_reply: str | None = None
+        self._last_reply: tuple[str, bytes] | None = None
 
     def may_ask(self, turn: int) -> bool:
         """Say whether the model may be asked after *turn* turns."""
         return turn < self._turns
 
-    def spend(self, completion: Completion) -> None:
-        """Count what *completion* cost."""
+    def spend(self, request: Request, completion: Completion) -> None:
+        """Count what *completion* cost, by its usage or else by the length of the texts."""
         usage = completion.usage
+        if not usage.input_tokens and not usage.output_tokens:
+            asked = sum(len(message.content) for message in request.messages)
+            usage = Usage(_tokens(asked), _tokens(len(completion.text)))
         self.tokens += usage.input_tokens + usage.output_tokens
         if self._price is not None:
             self.usd += self._price.of(usage)
@@ -70,8 +89,9 @@ class Progress:
         self._faults += faults
         self._refused = self._refused + 1 if faults and self._strict else 0
         self._mistakes = self._mistakes + 1 if faults and not good else 0
-        self._repeats = self._repeats + 1 if text == self._last_reply else 1
-        self._last_reply = text
+        reply = (text, _native_calls(done))
+        self._repeats = self._repeats + 1 if reply == self._last_reply else 1
+        self._last_reply = reply
         return mended
 
     def end(self) -> str | None:
@@ -101,3 +121,14 @@ class Progress:
                 self._faults.remove(fault)
                 return fault
         return None
+
+
+def _native_calls(done: Sequence[Done]) -> bytes:
+    """Return the calls beside the text as a value that can be compared; ids are not part of it."""
+    founds = [each.block.found for each in done if each.block.native]
+    calls = [(each.name, each.args) if isinstance(each, Call) else each.excerpt for each in founds]
+    return msgspec.json.encode(calls)
+
+
+def _tokens(characters: int) -> int:
+    return -(-characters // CHARACTERS_PER_TOKEN)

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from ksi_daemon import extraction
 from ksi_daemon.component import Component, Limits
 from ksi_daemon.conversation import LoopLimits
 from ksi_daemon.errors import InvalidData, KsiError

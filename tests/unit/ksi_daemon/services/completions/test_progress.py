@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ksi_daemon.conversation import CallReport, Manner, manner_of
+from ksi_daemon.errors import KsiError
+from ksi_daemon.events import ErrorInfo
+from ksi_daemon.extraction import Call, Rejected
+from ksi_daemon.loop import LoopLimits, Price, agreement
+from ksi_daemon.providers.model import Capabilities, Completion, Message, Request, Usage
+from ksi_daemon.services.completions.blocks import Block, Done
+from ksi_daemon.services.completions.progress import Fault, Progress
+
+
+def manner(protocol: Any = "ksi") -> Manner:
+    return manner_of(agreement(protocol), "", (), Capabilities(), max_calls=9)
+
+
+def progress(protocol: Any = "ksi", price: Price | None = None, **limits: Any) -> Progress:
+    return Progress(LoopLimits(**limits), manner(protocol), price)
+
+
+def good(name: str = "a:b", dialect: str = "event", **args: Any) -> Done:
+    call = Call(name, args, "c1", True, dialect, 0, 0)
+    return Done(Block(1, call), CallReport("c1", name, "handled"))
+
+
+def bad(name: str = "a:b") -> Done:
+    call = Call(name, {}, "c1", True, "event", 0, 0)
+    report = CallReport("c1", name, "rejected", error=ErrorInfo("args_schema", "no"))
+    return Done(Block(1, call), report)
+
+
+def broken() -> Done:
+    return Done(Block(1, Rejected("malformed_block", "no", "event", 0, 0, "")))
+
+
+def completion(text: str = "", **usage: int) -> Completion:
+    return Completion(text=text, stop_reason="stop", model="m", usage=Usage(**usage))
+
+
+REQUEST = Request(messages=(Message("user", "x" * 40),))
+
+
+def judged(counts: Progress, *turns: list[Done]) -> list[str | None]:
+    """Return why it ends after each of *turns*, whose texts differ."""
+    ends = []
+    for n, done in enumerate(turns, start=1):
+        counts.judge(done, f"text {n}", f"id{n}", n)
+        ends.append(counts.end())
+    return ends
+
+
+def test_mistakes_in_a_row_are_counted_by_turns() -> None:
+    turns = [[bad(), broken()], [bad()], [good(), bad()], [bad()], [bad()], [broken()]]
+    assert judged(progress(), *turns) == [None] * 5 + ["consecutive_mistakes"]
+
+
+def test_of_refused_replies_only_the_retries_count() -> None:
+    turns = [[broken()]] * 4
+    ends = judged(progress({"mode": "strict"}, mistakes=1), *turns)
+    assert ends == [None, None, None, "retry_exhausted"]
+
+
+def test_a_good_reply_gives_all_retries_back() -> None:
+    turns = [[bad()], [good()], [bad()], [bad()]]
+    strict = {"mode": "strict", "max_protocol_retries": 1}
+    assert judged(progress(strict), *turns) == [None, None, None, "retry_exhausted"]
+
+
+def test_the_very_same_reply_is_no_progress() -> None:
+    counts = progress(identical=2)
+    for text, end in (("a", None), ("b", None), ("b", "no_progress")):
+        counts.judge([good()], text, "id", 1)
+        assert counts.end() == end
+
+
+def test_native_calls_are_part_of_what_is_the_same() -> None:
+    counts = progress(identical=2)
+    for x, end in ((1, None), (2, None), (2, "no_progress")):
+        counts.judge([good(dialect="native", x=x)], "", "id", 1)
+        assert counts.end() == end
+
+
+def test_a_call_makes_good_the_oldest_fault_of_its_tool() -> None:
+    counts = progress()
+    assert counts.judge([bad("a:b"), bad("a:c")], "1", "id1", 1) == []
+    assert counts.judge([good("a:c")], "2", "id2", 2) == [Fault("id1", 1, 1, "a:c")]
+    assert counts.judge([good("a:c")], "3", "id3", 3) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "usage", "spent"),
+    [
+        pytest.param({"tokens": 10}, {"input_tokens": 4, "output_tokens": 5}, None, id="within"),
+        pytest.param(
+            {"tokens": 10},
+            {"input_tokens": 4, "output_tokens": 6},
+            "10 tokens, the limit is 10",
+            id="tokens",
+        ),
+        pytest.param(
+            {"usd": 2.0},
+            {"input_tokens": 1_000_000, "output_tokens": 500_000},
+            "2.000000 US dollars, the limit is 2",
+            id="money",
+        ),
+        pytest.param({}, {"input_tokens": 10**9}, None, id="no bound"),
+    ],
+)
+def test_budgets(limits: Any, usage: Any, spent: str | None) -> None:
+    counts = progress(price=Price(1.0, 2.0), **limits)
+    counts.spend(REQUEST, completion(**usage))
+    assert counts.spent() == spent
+    assert counts.end() == (spent and "halted")
+
+
+def test_usage_that_is_not_told_is_estimated() -> None:
+    counts = progress()
+    counts.spend(REQUEST, completion("y" * 9))
+    assert counts.tokens == 10 + 3
+
+
+def test_money_needs_a_price() -> None:
+    with pytest.raises(KsiError) as caught:
+        progress(usd=1.0)
+    assert caught.value.code == "no_price"
+
+
+@pytest.mark.parametrize(("protocol", "turns"), [("ksi", 25), ({"max_iterations": 3}, 3)])
+def test_turns(protocol: Any, turns: int) -> None:
+    counts = progress(protocol)
+    assert [counts.may_ask(turns - 1), counts.may_ask(turns)] == [True, False]
