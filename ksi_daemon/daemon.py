@@ -29,7 +29,7 @@ from ksi_daemon.loop import LoopLimits, Price, agreement, price_list
 from ksi_daemon.plugins import Plugins
 from ksi_daemon.providers.pool import ProviderPool
 from ksi_daemon.router import Limits, Router
-from ksi_daemon.services.agents import Agents, Defaults, Mailboxes
+from ksi_daemon.services.agents import Agents, Defaults, FamilyLimits, Mailboxes
 from ksi_daemon.services.completions import Completions
 from ksi_daemon.services.components import Components
 from ksi_daemon.services.extraction import Extraction
@@ -252,6 +252,9 @@ def _agents(
         check_provider=pool.check,
         defaults=defaults,
         max_agents=settings.max_agents,
+        family=FamilyLimits(
+            settings.max_spawn_depth, settings.max_children, settings.max_descendants
+        ),
     )
     return agents, mailboxes
 

@@ -6,7 +6,7 @@
     ├── RoutingError
     │   ├── UnknownEvent        unknown_event
     │   ├── InvalidData         args_schema
-    │   ├── Denied              denied, hop_limit, root_budget
+    │   ├── Denied              denied, hop_limit, root_budget, spawn_limit
     │   ├── HandlerFailed       handler_failed
     │   └── HandlerTimeout      handler_timeout
     ├── NotFound                not_found

@@ -177,6 +177,10 @@ class LogReader:
         rows = await self._rows(self._queries["states"], (namespace, prefix, pattern, limit))
         return [_state(row) for row in rows]
 
+    async def spawns(self) -> list[tuple[str, int, int]]:
+        """Return how many children and descendants agents have had, by the spawn's event."""
+        return [(row[0], row[1], row[2]) for row in await self._rows(self._queries["spawns"])]
+
     async def rules(self) -> list[LoggedRule]:
         """Return the routing rules in the order in which they were made."""
         return [

@@ -27,6 +27,7 @@ __all__ = [
     "message_answered",
     "message_taken",
     "set_state",
+    "spawned",
     "waiting_message",
 ]
 
@@ -48,6 +49,22 @@ def agent_terminated(agent_id: str, ended: datetime) -> list[Statement]:
         ),
         ("DELETE FROM messages WHERE agent_id = ?", (agent_id,)),
         *standing_ended(agent_id),
+    ]
+
+
+def spawned(parent: str, root: str) -> list[Statement]:
+    """Count a child of the agent that the event *parent* spawned, a descendant of *root*'s."""
+    return [
+        (
+            "INSERT INTO spawns (spawn_id, children) VALUES (?, 1)"
+            " ON CONFLICT (spawn_id) DO UPDATE SET children = children + 1",
+            (parent,),
+        ),
+        (
+            "INSERT INTO spawns (spawn_id, descendants) VALUES (?, 1)"
+            " ON CONFLICT (spawn_id) DO UPDATE SET descendants = descendants + 1",
+            (root,),
+        ),
     ]
 
 

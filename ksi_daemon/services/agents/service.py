@@ -35,6 +35,7 @@ from ksi_daemon.router import (
 from ksi_daemon.security import Principal, is_permitted, not_covered
 from ksi_daemon.security import agent as agent_principal
 from ksi_daemon.services.agents.agent import Agent
+from ksi_daemon.services.agents.family import Families, FamilyLimits, adopted
 from ksi_daemon.services.agents.mailboxes import Mailboxes, unheard
 from ksi_daemon.services.agents.spec import Defaults, Spawn, Spec, make_spec
 
@@ -117,6 +118,7 @@ class Agents:
         check_provider: Callable[[Mapping[str, Any]], None],
         defaults: Defaults,
         max_agents: int,
+        family: FamilyLimits,
     ) -> None:
         self._router = router
         self._mailboxes = mailboxes
@@ -125,6 +127,7 @@ class Agents:
         self._defaults = defaults
         self._max_agents = max_agents
         self._agents: dict[str, Agent] = {}
+        self._families = Families(family)
         # Who is told at once that an agent has ended, before its id is free.
         self.on_end: list[Callable[[str], None]] = []
 
@@ -138,16 +141,21 @@ class Agents:
     )
     async def spawn(self, data: Spawn, ctx: Context) -> dict[str, Any]:
         """Bring an agent to life, and give it a first message if there is a prompt."""
-        agent = Agent(self._spec(data, ctx))
+        parent = self._parent(ctx)
+        agent = Agent(self._spec(data, ctx, parent))
         agent_id = agent.spec.agent_id
-        # Checked and entered without a pause, so that two spawns cannot take the same id.
+        # Checked and entered without a pause, so that two spawns cannot take the same id, nor
+        # both be the last that a limit allows. A spawn that the disk refuses counts as well.
         self._agents[agent_id] = agent
+        self._families.begin(agent.spec)
+        counted = self._families.add(parent) if parent is not None else []
         try:
             await self._router.record(
-                statements.agent(agent_id, msgspec.json.encode(agent.spec), now())
+                statements.agent(agent_id, msgspec.json.encode(agent.spec), now()), *counted
             )
         except BaseException:
             self._agents.pop(agent_id, None)
+            self._families.end(agent.spec)
             raise
         self._begin(agent)
         ctx.notify("agent:spawned", _described(agent), agent_id=agent_id)
@@ -182,6 +190,8 @@ class Agents:
         agent = self._existing(data.agent_id)
         made_of = msgspec.to_builtins(agent.spec)
         made_of["provider"] = agent.spec.provider.get("type")
+        for internal in ("spawn_id", "root_id", "parent_spawn_id"):
+            del made_of[internal]
         told = msgspec.to_builtins(self._mailboxes.told(agent.spec)) if data.told else None
         described = {**made_of, **_described(agent), "waiting": len(agent.mailbox)}
         return described if told is None else {**described, "told": told}
@@ -252,13 +262,26 @@ class Agents:
         for raw in await self._mailboxes.reader.agents():
             agent = Agent(msgspec.json.decode(raw, type=Spec))
             self._agents[agent.spec.agent_id] = agent
+            self._families.begin(agent.spec)
             self._begin(agent)
             self._router.notify("agent:restored", _described(agent), agent_id=agent.spec.agent_id)
+        living = {agent.spec.spawn_id for agent in self._agents.values()}
+        self._families.restore(await self._mailboxes.reader.spawns(), living)
         for pending in await self._mailboxes.reader.pending_messages():
             await self._mailboxes.requeue(self._agents[pending.agent_id], pending)
         return len(self._agents)
 
-    def _spec(self, data: Spawn, ctx: Context) -> Spec:
+    def _parent(self, ctx: Context) -> Spec | None:
+        """Return the agent that spawns, None for an operator; raise Denied if it may not."""
+        if ctx.agent_id is None:
+            return None
+        parent = self._agents.get(ctx.agent_id)
+        if parent is None:
+            raise Denied(f"agent {ctx.agent_id!r} lives no more")
+        self._families.check(parent.spec)
+        return parent.spec
+
+    def _spec(self, data: Spawn, ctx: Context, parent: Spec | None) -> Spec:
         """Return the spec of a new agent; raise what forbids it."""
         agent_id = data.agent_id or _free_id(data.component, self._agents)
         if agent_id in self._agents:
@@ -272,7 +295,7 @@ class Agents:
         if not ctx.principal.operator:
             self._check_rights(data, spec, ctx.principal)
         self._check_provider(spec.provider)
-        return spec
+        return adopted(spec, parent, ctx.event.id, self._defaults.limits)
 
     def _check_rights(self, data: Spawn, spec: Spec, spawner: Principal) -> None:
         """Raise Denied for what an agent, or a handler for it, may not give to a new one."""
@@ -304,6 +327,7 @@ class Agents:
         agent.terminated = True
         agent.unsubscribe()
         agent_id = agent.spec.agent_id
+        self._families.end(agent.spec)
         self._mailboxes.exchanges.stop(agent_id, "terminated")
         for told in self.on_end:
             told(agent_id)

@@ -48,7 +48,11 @@ class Spawn(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a restart needs to know about an agent."""
+    """Everything that a restart needs to know about an agent.
+
+    *spawn_id* is the event that brought it to life, which is nobody else's; ids of agents are
+    used again. *root_id* is that of the first of its family, *depth* the generations since.
+    """
 
     agent_id: str
     component: str | None
@@ -62,6 +66,10 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: tuple[str, ...]
     limits: Limits
     parent: str | None
+    spawn_id: str = ""
+    root_id: str = ""
+    parent_spawn_id: str = ""
+    depth: int = 0
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True):
