@@ -2,20 +2,27 @@
 
 It keeps the promises of the async client (``ksi_client.client``): requests are sent again after
 a broken connection and taken once, streams resume without gap or duplicate.
+
+An answer may take as long as a model does, so a wait has no limit of its own. But whoever waits for
+an answer and hears nothing asks the daemon on a second connection how it is: one that does not say
+so is stopped or stuck, and the wait ends with NotAnswering.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import Any, Final, Unpack
+from typing import Any, Final, TypeVar, Unpack
 
-from ksi_client.errors import LinkLost, NoDaemon
+from ksi_client.errors import LinkLost, NoDaemon, NotAnswering
 from ksi_client.following import Cursor, pauses
 from ksi_client.paths import socket_path
 from ksi_client.wire import (
@@ -30,16 +37,22 @@ from ksi_client.wire import (
     too_late,
 )
 
-__all__ = ["BlockingClient"]
+__all__ = ["QUIET_S", "BlockingClient"]
+
+T = TypeVar("T")
 
 _CHUNK: Final = 64 * 1024
+# Silence for so long while an answer is awaited makes us ask how the daemon is, and it has as long
+# to say so. A busy one answers in milliseconds.
+QUIET_S: Final = 5.0
 
 
 class BlockingClient:
     """A daemon as seen from a script. It connects with the first request.
 
-    Methods raise DaemonError when the daemon refuses and NoDaemon when there is none, or when
-    one that was there is gone for longer than *patience_s*.
+    Methods raise DaemonError when the daemon refuses, NoDaemon when there is none, or when
+    one that was there is gone for longer than *patience_s*, and NotAnswering when there is one
+    that says nothing, not even how it is: after twice *quiet_s* seconds.
     """
 
     def __init__(
@@ -47,9 +60,11 @@ class BlockingClient:
         socket: str | os.PathLike[str] | None = None,
         *,
         patience_s: float = PATIENCE_S,
+        quiet_s: float = QUIET_S,
     ) -> None:
         self.socket = os.fspath(socket if socket is not None else socket_path())
         self._patience_s = patience_s
+        self._quiet_s = quiet_s
         self._ids = count(1)
         self._link: _Link | None = None
 
@@ -92,23 +107,26 @@ class BlockingClient:
         after_seq: int | None = None,
         include: Iterable[str] = (),
         on_lost: Callable[[NoDaemon], None] = lambda lost: None,
+        idle_s: float | None = None,
     ) -> Iterator[Push]:
         """Follow the events that match; see ``Client.subscribe``.
 
         *on_lost* is told each time a daemon that was there is gone. One that never was there
-        raises NoDaemon at once.
+        raises NoDaemon at once. With *idle_s* the stream ends when nothing came for so long.
         """
         cursor = Cursor(patterns, after_seq=after_seq, include=include)
         waits: Iterator[float] = iter(())
         while True:
             try:
-                with closing(self._pushed(cursor)) as frames:
+                with closing(self._pushed(cursor, idle_s)) as frames:
                     for frame in frames:
                         if frame.subscription is None:
                             cursor.begun(frame.answer())
                             waits = pauses(self._patience_s)
                         elif (push := cursor.take(frame)) is not None:
                             yield push
+            except TimeoutError:
+                return
             except NoDaemon as lost:
                 pause = next(waits, None)
                 if pause is None:
@@ -117,15 +135,30 @@ class BlockingClient:
                     on_lost(lost)
                 time.sleep(pause)
 
-    def _pushed(self, cursor: Cursor) -> Generator[Frame, None, None]:
-        """Yield the frames of one connection that is subscribed at *cursor*, until it ends."""
+    def _pushed(self, cursor: Cursor, idle_s: float | None) -> Generator[Frame, None, None]:
+        """Yield the frames of one connection that is subscribed at *cursor*, until it ends.
+
+        Raise TimeoutError when none comes for *idle_s* seconds.
+        """
         request = Request.of(next(self._ids), "monitor:subscribe", cursor.data())
-        with closing(_Link(self.socket)) as link:
-            link.send(request.line, None)
-            for frame in link.frames(None):
+        with closing(self._linked()) as link:
+            yield link.exchange(request, None)
+            for frame in link.pushes(idle_s):
                 if frame.lagged:
                     return
                 yield frame
+
+    def _linked(self) -> _Link:
+        return _Link(self.socket, self._quiet_s, self._ask_how_it_is)
+
+    def _ask_how_it_is(self) -> None:
+        """Return if the daemon says anything, be it a refusal or that it goes."""
+        request = Request.of(next(self._ids), "system:health")
+        with closing(self._linked()) as link:
+            try:
+                link.exchange(request, time.monotonic() + self._quiet_s)
+            except TimeoutError as exc:
+                raise NotAnswering(self.socket, link.pid) from exc
 
     def _exchange(self, request: Request, deadline: float | None) -> Frame:
         """Send *request* until it is answered; its idempotency key makes that safe."""
@@ -133,7 +166,7 @@ class BlockingClient:
         while True:
             try:
                 if self._link is None:
-                    self._link = _Link(self.socket)
+                    self._link = self._linked()
                 waits = waits or pauses(self._patience_s)
                 return self._link.exchange(request, deadline)
             except NoDaemon:
@@ -145,51 +178,93 @@ class BlockingClient:
 
 
 class _Link:
-    """One connection. Deadlines are in ``time.monotonic`` seconds, None for no limit."""
+    """One connection. Deadlines are in ``time.monotonic`` seconds, None for no limit.
 
-    def __init__(self, path: str) -> None:
+    Whoever sends or awaits an answer for longer than *quiet_s* calls *ask* for a sign of life.
+    """
+
+    def __init__(self, path: str, quiet_s: float, ask: Callable[[], None]) -> None:
         self._path = path
+        self._quiet_s = quiet_s
+        self._ask = ask
         self._frames = Frames()
+        self._ready: deque[Frame] = deque()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(quiet_s)
         try:
             self._socket.connect(path)
+        except (TimeoutError, BlockingIOError) as exc:
+            self._socket.close()  # it takes no connections: those before us wait still
+            raise NotAnswering(path) from exc
         except OSError as exc:
             self._socket.close()
             raise NoDaemon.because(path, exc) from exc
+
+    @property
+    def pid(self) -> int | None:
+        """The process that serves the socket, None where the system does not say."""
+        if not hasattr(socket, "SO_PEERCRED"):
+            return None
+        credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        return int.from_bytes(credentials[:4], sys.byteorder)
 
     def close(self) -> None:
         self._socket.close()
 
     def exchange(self, request: Request, deadline: float | None) -> Frame:
-        """Send *request* and return the frame that answers it; raise LinkLost, TimeoutError."""
-        self.send(request.line, deadline)
-        for frame in self.frames(deadline):
+        """Send *request* and return the frame that answers it.
+
+        Raise LinkLost, TimeoutError at the deadline, and what asking for a sign of life raises.
+        """
+        self._send(request.line, deadline)
+        while True:
+            frame = self._next(lambda: self._patiently(self._receive, deadline))
             if frame.id == request.id or (frame.id is None and frame.error is not None):
                 return frame
-        raise LinkLost(self._path)
 
-    def send(self, line: bytes, deadline: float | None) -> None:
-        self._socket.settimeout(_left(deadline))
+    def pushes(self, idle_s: float | None) -> Iterator[Frame]:
+        """Yield the frames that arrive; raise LinkLost at the end, TimeoutError when idle."""
+        self._socket.settimeout(idle_s)
+        while True:
+            yield self._next(self._receive)
+
+    def _send(self, line: bytes, deadline: float | None) -> None:
+        rest = memoryview(line)
         try:
-            self._socket.sendall(line)
+            while rest:
+                rest = rest[self._patiently(partial(self._socket.send, rest), deadline) :]
         except TimeoutError:
             raise
         except OSError:
             # The daemon may have said why before it closed: the answer is still read.
             return
 
-    def frames(self, deadline: float | None) -> Iterator[Frame]:
-        """Yield the frames that arrive; raise LinkLost when the connection ends."""
-        while chunk := self._receive(deadline):
-            yield from self._frames.feed(chunk)
-        raise LinkLost(self._path)
+    def _next(self, receive: Callable[[], bytes]) -> Frame:
+        """Return the next frame, of those that came already or of what *receive* brings."""
+        while not self._ready:
+            chunk = receive()
+            if not chunk:
+                raise LinkLost(self._path)
+            self._ready.extend(self._frames.feed(chunk))
+        return self._ready.popleft()
 
-    def _receive(self, deadline: float | None) -> bytes:
-        self._socket.settimeout(_left(deadline))
+    def _receive(self) -> bytes:
         try:
             return self._socket.recv(_CHUNK)
         except ConnectionError:
             return b""
+
+    def _patiently(self, act: Callable[[], T], deadline: float | None) -> T:
+        """Return what *act* does on the socket; while it cannot, see that the daemon lives."""
+        while True:
+            left = _left(deadline)
+            self._socket.settimeout(self._quiet_s if left is None else min(left, self._quiet_s))
+            try:
+                return act()
+            except TimeoutError:
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise
+                self._ask()
 
 
 def _left(deadline: float | None) -> float | None:

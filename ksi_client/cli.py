@@ -1,7 +1,7 @@
 """``ksi``: the command line. A table of commands, loaded when they are used, and exit codes.
 
 0   it was done                 2   the command line makes no sense
-1   the daemon said no         69   there is no daemon
+1   the daemon said no         69   there is no daemon, or it does not answer
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from ksi_client.errors import NoDaemon
+from ksi_client.errors import NoDaemon, NotAnswering
 from ksi_client.output import complain
 from ksi_client.session import common
 from ksi_daemon import __version__
@@ -100,7 +100,8 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except KsiError as exc:
             complain(exc)
-            ctx.exit(NO_DAEMON_EXIT if isinstance(exc, NoDaemon) else REFUSED_EXIT)
+            nobody = isinstance(exc, NoDaemon | NotAnswering)
+            ctx.exit(NO_DAEMON_EXIT if nobody else REFUSED_EXIT)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED_EXIT)
         except BrokenPipeError:

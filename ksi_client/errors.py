@@ -2,10 +2,11 @@
 
     KsiError
     ├── DaemonError     the daemon said no; the code is the daemon's
+    ├── NotAnswering    not_answering: a daemon has the socket and says nothing
     └── NoDaemon        no_daemon: nobody answers at the socket
         └── LinkLost    the connection broke while an answer was awaited
 
-The command line turns DaemonError into exit code 1 and NoDaemon into 69.
+The command line turns DaemonError into exit code 1, NoDaemon and NotAnswering into 69.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 from ksi_daemon.errors import KsiError
 from ksi_daemon.events import ErrorInfo
 
-__all__ = ["DaemonError", "LinkLost", "NoDaemon"]
+__all__ = ["DaemonError", "LinkLost", "NoDaemon", "NotAnswering"]
 
 
 class DaemonError(KsiError):
@@ -61,3 +62,24 @@ class LinkLost(NoDaemon):
             "the connection broke before the answer came",
             hint="ksi up starts one; the log says what it had taken",
         )
+
+
+class NotAnswering(KsiError):
+    """The daemon at *path*, process *pid* if that is known, does not even say how it is.
+
+    Whether it took what it was asked is not known. Unlike one that is gone it is not waited for:
+    nobody can tell that it will go on.
+    """
+
+    code = "not_answering"
+    retryable = True
+
+    def __init__(self, path: str | os.PathLike[str], pid: int | None = None) -> None:
+        who = f", pid {pid}," if pid else ""
+        remedy = f": kill -CONT {pid} lets it go on" if pid else ""
+        super().__init__(
+            f"the daemon at {os.fspath(path)!r}{who} does not answer",
+            hint=f"it may be stopped{remedy}; the log says what it had taken",
+        )
+        self.path = os.fspath(path)
+        self.pid = pid

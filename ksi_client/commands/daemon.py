@@ -29,6 +29,7 @@ STOP_S: Final = 30.0
 GONE_S: Final = 10.0
 GLANCE_S: Final = 0.02
 LAST_LINES: Final = 12
+ALREADY_RUNNING_EXIT: Final = 75  # sysexits.h: EX_TEMPFAIL, as ksi-daemon says it
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -85,15 +86,22 @@ def _flags(settings: dict[str, Any]) -> list[str]:
 def _refuse_a_second(socket: Path) -> None:
     health = _health(socket)
     if health is not None:
-        raise Conflict(
-            f"a daemon serves {str(socket)!r}, pid {health['pid']}",
-            code="already_running",
-            hint="ksi down stops it",
-        )
+        raise _already_running(socket, health)
+
+
+def _already_running(socket: Path, health: dict[str, Any]) -> Conflict:
+    return Conflict(
+        f"a daemon serves {str(socket)!r}, pid {health['pid']}",
+        code="already_running",
+        hint="ksi down stops it",
+    )
 
 
 def _started(command: Sequence[str], socket: Path, log: Path) -> int:
-    """Start the daemon and wait until it answers; return its pid, or raise with its last words."""
+    """Start the daemon and wait until it answers; return its pid, or raise with its last words.
+
+    Of several that are started at once one gets the directory; the others raise Conflict.
+    """
     with _opened(log) as sink:
         begin = sink.tell()
         process = subprocess.Popen(
@@ -104,14 +112,19 @@ def _started(command: Sequence[str], socket: Path, log: Path) -> int:
             start_new_session=True,
         )
     deadline = time.monotonic() + START_S
-    while _health(socket) is None:
+    while (health := _health(socket)) is None:
         if process.poll() is not None:
+            if process.returncode == ALREADY_RUNNING_EXIT:
+                _refuse_a_second(socket)
             raise _not_started(f"the daemon ended with status {process.returncode}", log, begin)
         if time.monotonic() > deadline:
             process.kill()
             process.wait()
             raise _not_started(f"the daemon did not answer within {START_S:g} s", log, begin)
         time.sleep(GLANCE_S)
+    if health["pid"] != process.pid:
+        process.wait(START_S)
+        raise _already_running(socket, health)
     # It lives on: that its exit code is not collected is on purpose.
     process.returncode = 0
     return process.pid

@@ -41,8 +41,27 @@ def test_the_demo_tells_what_its_log_says() -> None:
         database.close()
         shutil.rmtree(log.parent)
     assert (counts, last) == ((1, 1, 1), ("system:stopping",))
-    for said in ("1 block could not be read", "1 call was only a quotation", "agent:result"):
+    for said in ("1 block could not be read", "1 call only quoted from the draft", "agent:result"):
         assert said in done.stdout
+
+
+def test_the_demo_recovers_from_the_slips_that_it_makes() -> None:
+    done = ksi("demo", "--slips", "0.3")
+    assert (done.returncode, done.stderr) == (0, "")
+    place = re.search(r"Its log stays: (\S+)", done.stdout)
+    assert place is not None
+    database = sqlite3.connect(place[1])
+    try:
+        repaired, lost = database.execute(
+            "SELECT count(*) FILTER (WHERE verdict = 'repaired'),"
+            " count(*) FILTER (WHERE verdict = 'rejected' AND corrected = 0) FROM attempts"
+        ).fetchone()
+    finally:
+        database.close()
+        shutil.rmtree(Path(place[1]).parent)
+    assert repaired > 0
+    assert done.stdout.count("mended, handled") == repaired
+    assert (lost, "sent back" in done.stdout, "agent:result" in done.stdout) == (0, True, True)
 
 
 def test_up_says_where_it_cannot_write(tmp_path: Path) -> None:

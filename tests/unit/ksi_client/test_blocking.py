@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -8,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from ksi_client.blocking import BlockingClient
-from ksi_client.errors import DaemonError, NoDaemon
+from ksi_client.errors import DaemonError, NoDaemon, NotAnswering
 from ksi_client.testing import Fault, StubDaemon
 
 HOUR_S = 3600.0
+PATIENCE_S = 60.0
 
 
 def test_requests_share_a_connection(stub: StubDaemon) -> None:
@@ -85,6 +88,67 @@ def test_a_daemon_that_hangs_is_given_up(stub: StubDaemon, monkeypatch: pytest.M
         with pytest.raises(DaemonError, match=r"no answer to 'state:get' within 0\.01 s"):
             ksi.request("state:get", timeout=0.01)
         assert ksi.request("state:get") == {"value": 7, "version": 1}
+
+
+def test_a_daemon_that_does_not_say_how_it_is_is_not_waited_for(stub: StubDaemon) -> None:
+    stub.faults.extend(["silence", "silence"])
+    with BlockingClient(stub.path, quiet_s=0.05) as ksi, pytest.raises(NotAnswering) as raised:
+        ksi.request("state:get")
+    error = raised.value
+    assert (error.code, error.pid) == ("not_answering", os.getpid())
+    assert f"{stub.path!r}, pid {os.getpid()}, does not answer" in error.message
+    assert f"kill -CONT {os.getpid()} lets it go on" in (error.hint or "")
+    assert [request.event for request in stub.requests] == ["state:get", "system:health"]
+
+
+def test_a_stream_that_does_not_begin_is_not_waited_for(run_dir: Path) -> None:
+    with (
+        socket.create_server(str(run_dir / "s"), family=socket.AF_UNIX),
+        BlockingClient(run_dir / "s", quiet_s=0.05) as ksi,
+        pytest.raises(NotAnswering),
+    ):
+        next(ksi.stream())
+
+
+def test_an_answer_may_take_longer_than_the_silence_that_makes_us_ask(stub: StubDaemon) -> None:
+    asked = threading.Event()
+
+    def health(data: object) -> dict[str, str]:
+        asked.set()
+        return {"status": "ok"}
+
+    def slow(data: object) -> str:
+        assert asked.wait(PATIENCE_S)
+        return "at last"
+
+    stub.answers |= {"system:health": health, "model:ask": slow}
+    with BlockingClient(stub.path, quiet_s=1) as ksi:
+        assert ksi.request("model:ask") == "at last"
+
+
+def test_a_socket_that_takes_no_connection_is_not_waited_for(run_dir: Path) -> None:
+    path = str(run_dir / "s")
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as first:
+        listener.bind(path)
+        listener.listen(0)
+        first.connect(path)
+        with BlockingClient(path, quiet_s=0.05) as ksi, pytest.raises(NotAnswering):
+            ksi.request("state:get")
+
+
+def test_what_does_not_go_out_is_noticed(run_dir: Path) -> None:
+    with (
+        socket.create_server(str(run_dir / "s"), family=socket.AF_UNIX),
+        BlockingClient(run_dir / "s", quiet_s=0.05) as ksi,
+        pytest.raises(NotAnswering),
+    ):
+        ksi.request("a:b", {"text": "x" * 10_000_000})
+
+
+def test_a_stream_may_end_when_nothing_comes(stub: StubDaemon) -> None:
+    stub.emit("a:b")
+    with BlockingClient(stub.path) as ksi:
+        assert [push.seq for push in ksi.stream(after_seq=0, idle_s=0.05)] == [1]
 
 
 def test_a_stream_resumes_where_it_was_cut(stub: StubDaemon) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,34 @@ def test_up_and_down(run: Run, up: Callable[[], int], run_dir: Path) -> None:
     assert (down.returncode, down.stdout) == (0, f"stopped  pid {pid}\n")
     assert not (run_dir / "run" / "daemon.sock").exists()
     assert run("down").returncode == 69
+
+
+def test_of_several_that_start_at_once_one_does(run: Run, run_dir: Path) -> None:
+    with ThreadPoolExecutor() as threads:
+        started = list(threads.map(lambda _: run("up", "-d"), range(3)))
+    serving = int((run_dir / "run" / "daemon.lock").read_text())
+    [winner] = [each for each in started if each.returncode == 0]
+    assert msgspec.json.decode(winner.stdout)["pid"] == serving
+    for each in started:
+        if each is not winner:
+            assert (each.returncode, each.stdout) == (1, "")
+            assert f"pid {serving}" in each.stderr
+
+
+def test_a_stopped_daemon_is_told_and_takes_up_again(run: Run, up: Callable[[], int]) -> None:
+    pid = up()
+    asked = [["agents"], ["emit", "system:mark", "label=x"], ["tail"]]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor() as threads:
+            stuck = list(threads.map(lambda words: run(*words), asked))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    for each in stuck:
+        assert (each.returncode, each.stdout) == (69, "")
+        assert each.stderr.startswith("error not_answering: ")
+        assert f"kill -CONT {pid}" in each.stderr
+    assert run("agents").returncode == 0
 
 
 def test_up_that_fails_says_why(run: Run, run_dir: Path) -> None:
