@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ksi_daemon import config
 from ksi_daemon.config import CONFIG_EXIT, Settings, load, var_directory
 from ksi_daemon.errors import UsageError
 
@@ -215,7 +216,21 @@ def test_paths_follow_from_var() -> None:
 
 
 def test_a_checkouts_components_are_found_without_being_told() -> None:
-    assert (Settings(var="/v").components_path / "agents" / "greeter.md").is_file()
+    settings = Settings(var="/v")
+    assert (settings.components_path / "agents" / "greeter.md").is_file()
+    assert settings.base_components_path is None
+
+
+def test_an_installed_ksi_has_components_of_ones_own_and_those_it_came_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "_SHIPPED", tmp_path)
+    settings = Settings(var="/v")
+    assert (settings.components_path, settings.base_components_path) == (
+        Path("/v/components"),
+        tmp_path,
+    )
+    assert Settings(var="/v", components="/c").base_components_path is None
 
 
 def test_directories_that_are_set() -> None:
