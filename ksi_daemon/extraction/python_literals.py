@@ -30,10 +30,19 @@ from ksi_daemon.extraction.literals import (
     read_literal,
 )
 
-__all__ = ["ARGUMENT", "A_CALL", "CALLEE", "PythonCall", "is_argument_name", "read_call"]
+__all__ = [
+    "ARGUMENT",
+    "A_CALL",
+    "CALLEE",
+    "LONG_STRING_END",
+    "PythonCall",
+    "is_argument_name",
+    "read_call",
+]
 
 A_CALL: Final = "a call"
 ARGUMENT: Final = "an argument with its name, as in path='a'"
+LONG_STRING_END: Final = "the end of a string in three quotes"
 _VALUE: Final = "a literal value"
 CALLEE: Final = r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}+(?=[ \t]*+\()"
 
@@ -48,7 +57,7 @@ _STRING: Final = re.compile(
     r"|'(?!'')(?P<short1>(?:[^'\\]++|\\.)*+)')",
     re.DOTALL,
 )
-_QUOTE: Final = re.compile("[rRuU]?+[\"']")
+_QUOTE: Final = re.compile("[rRuU]?+(?:(?P<long>\"\"\"|''')|[\"'])")
 _ESCAPE: Final = re.compile(
     r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})"
     r"|N\{([^}\n]{1,120})\}|(\r\n|.))",
@@ -136,8 +145,10 @@ def _scalar(text: str, at: int) -> Token | Halt:
     string = _STRING.match(text, at)
     if string is not None:
         return _string(string)
-    if _QUOTE.match(text, at) is not None:
-        return Halt(len(text), "the end of a string", True)
+    quote = _QUOTE.match(text, at)
+    if quote is not None:
+        end = LONG_STRING_END if quote["long"] else "the end of a string"
+        return Halt(len(text), end, True)
     number = _NUMBER.match(text, at)
     if number is not None:
         return _number(number)

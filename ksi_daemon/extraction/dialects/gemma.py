@@ -149,7 +149,9 @@ def _called(text: str, opener: re.Match[str], head: re.Match[str], reading: Read
     start, form, at = opener.start(), FORMS[opener["mark"]], head.end()
     read = _arguments(text, at, form)
     if isinstance(read, Halt):
-        return _refused(text, start, at, reach(text, at, _BLOCK, form.closer), read, reading)
+        cut = read.ended and read.expected == _STRING_END
+        bounds = reach(text, at, _BLOCK, form.closer, in_string=cut)
+        return _refused(text, start, at, bounds, read, reading)
     behind = past_blanks(text, read.end)
     bounds = reach(text, behind, _BLOCK, form.closer)
     halt = _unclosed(text, behind, bounds, form, reading)

@@ -49,6 +49,7 @@ from ksi_daemon.extraction.python_literals import (
     A_CALL,
     ARGUMENT,
     CALLEE,
+    LONG_STRING_END,
     PythonCall,
     is_argument_name,
     read_call,
@@ -165,6 +166,8 @@ def _marked(text: str, opener: re.Match[str], reading: Reading) -> Framed:
     series = _series(text, at)
     bounds = reach(text, series.certain(at), _BLOCK, MARKS[mark])
     halt, repairs = series.halt, _NONE
+    if halt is not None and halt.expected == LONG_STRING_END and bounds.closes is None:
+        bounds = Reach(halt.at, None)
     if halt is None:
         halt = _unclosed(text, series.end, bounds, mark, reading)
     elif reading.repairs and _lacks_bracket(text, series, bounds):
@@ -301,6 +304,8 @@ def _has_class(text: str, start: int, calls: list[PythonCall], reading: Reading)
 
 def _bare_limit(text: str, start: int, halt: Halt) -> int:
     """Return where a list without marks ends that cannot be read beyond *halt*."""
+    if halt.expected == LONG_STRING_END:
+        return halt.at
     line = text.find("\n", halt.at)
     end = line if line >= 0 else len(text)
     following = _BLOCK.search(text, start + 1, end)

@@ -73,6 +73,13 @@ def test_reads_arguments(body: str, args: dict[str, Any]) -> None:
         pytest.param(f"{OPEN}f{{a:1", [], ["unterminated_block"], "", id="cut off"),
         pytest.param(f"{OPEN}f{{a:{Q}x", [], ["unterminated_block"], "", id="cut off in a string"),
         pytest.param(f'{OPEN}f{{a:"x', [], ["unterminated_block"], "", id="the same in JSON"),
+        pytest.param(
+            f'{OPEN}f{{a:{Q}x\n\n{{"event": "a:b", "data": {{}}}}\n\ny',
+            [],
+            ["unterminated_block"],
+            "",
+            id="cut off behind an example in a string",
+        ),
         pytest.param("<|tool_call>ca", [], ["unterminated_block"], "", id="cut off at once"),
         pytest.param(
             f"{OPEN}f{{a:{Q}x}}{CLOSE}{OPEN}g{{a:{Q}y{Q}}}{CLOSE}",

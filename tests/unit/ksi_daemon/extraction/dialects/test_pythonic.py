@@ -60,6 +60,13 @@ def test_reads_calls_between_each_pair_of_marks(mark: str) -> None:
         pytest.param("[f(a=1)", [], ["unterminated_block"], "", id="cut off behind a call"),
         pytest.param("[f(a=1), g(b=", ["f"], ["unterminated_block"], "", id="cut off in a second"),
         pytest.param("[f(a='x\n[g(a='x')]", ["g"], ["malformed_block"], "\n", id="a second try"),
+        pytest.param(
+            '[f(a="""x\n\n{"event": "a:b", "data": {}}\n[g(a=1)]\ny',
+            [],
+            ["unterminated_block"],
+            "",
+            id="cut off behind examples in a long string",
+        ),
         pytest.param("[f(a='it's')]\nok", [], ["malformed_block"], "\nok", id="a quote too many"),
         pytest.param("[f(a=1, a=2)]", [], ["malformed_block"], "", id="an argument twice"),
         pytest.param("[f(a='x'\n\nok", [], ["malformed_block"], "\n\nok", id="up to a blank line"),

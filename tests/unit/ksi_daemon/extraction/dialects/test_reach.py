@@ -21,3 +21,8 @@ from ksi_daemon.extraction.dialects.reach import Reach, reach
 )
 def test_reach(text: str, expected: Reach) -> None:
     assert reach(text, 2, re.compile("<a"), "</a>") == expected
+
+
+def test_a_blank_line_ends_no_string() -> None:
+    text = "<a x\n\ny <a"
+    assert reach(text, 2, re.compile("<a"), "</a>", in_string=True) == Reach(8, None)
