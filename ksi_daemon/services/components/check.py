@@ -32,6 +32,8 @@ __all__ = ["MAX_PROBLEMS", "TAUGHT", "Problem", "problems"]
 MAX_PROBLEMS: Final = 50
 # An event in running text is written in back quotes.
 _NAMED_EVENT: Final = re.compile(r"`([A-Za-z][A-Za-z0-9_.-]*:[A-Za-z0-9_.*-]+)`")
+# So is a component, by its whole name.
+_NAMED_COMPONENT: Final = re.compile(r"`((?:agents|behaviors|examples|profiles)/[a-z0-9_/-]+)`")
 _NAMED_DIALECT: Final = re.compile(r"\b(?:dialect|preset|protocol) `([a-z_0-9]+)`")
 # The dialects in which components show calls. The rest is what models write by habit.
 TAUGHT: Final = (
@@ -94,6 +96,7 @@ def _problems(
     calls = _calls(component)
     for call in calls:
         yield from _bad_call(call, name, registry)
+    yield from _unknown_components(component, calls, load)
     yield from _denied_calls(component, composed, {call.name for call in calls}, load, registry)
 
 
@@ -141,6 +144,19 @@ def _unknown_names(component: Component, known: set[str]) -> Iterator[Problem]:
     for dialect in dict.fromkeys(_NAMED_DIALECT.findall(component.text)):
         if dialect not in extraction.PRESETS and dialect not in DIALECTS:
             yield Problem("unknown_dialect", f"there is no {dialect!r}", component.name)
+
+
+def _unknown_components(
+    component: Component, calls: list[Call], load: Callable[[str], Component]
+) -> Iterator[Problem]:
+    """Yield those components that the text names, or a call brings to life, and that are none."""
+    spawned = [call.args.get("component") for call in calls if call.name == "agent:spawn"]
+    for name in dict.fromkeys((*_NAMED_COMPONENT.findall(component.text), *spawned)):
+        if isinstance(name, str):
+            try:
+                load(name)
+            except KsiError as exc:
+                yield _problem(exc, component.name)
 
 
 def _unknown_event(event: str, known: set[str], part: str, where: str = "") -> Problem:

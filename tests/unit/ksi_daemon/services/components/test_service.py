@@ -274,6 +274,33 @@ async def test_what_validate_finds(
     assert message in problem["message"]
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        pytest.param("Start `agents/greter`.", ["agents/greter"], id="in the text"),
+        pytest.param("Start `agents/greeter` as `profiles/agent`.", [], id="those that exist"),
+        pytest.param("Read `docs/agents/none` and `agents/`.", [], id="paths of something else"),
+        pytest.param(
+            '{"event": "agent:spawn", "data": {"component": "agents/none"}}',
+            ["agents/none"],
+            id="in a call",
+        ),
+        pytest.param(
+            '{"event": "agent:spawn", "data": {"component": "agents/greeter"}}',
+            [],
+            id="a good call",
+        ),
+    ],
+)
+async def test_validate_finds_components_that_are_none(
+    var: Path, root: Path, text: str, names: list[str]
+) -> None:
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        found = await peer.ask("composition:validate", {"name": "it", "content": text})
+    told = [(problem["code"], problem["message"]) for problem in found["problems"]]
+    assert told == [("not_found", f"no component '{name}'") for name in names]
+
+
 async def test_of_very_many_problems_the_first_are_told(var: Path, root: Path) -> None:
     content = " ".join(f"`a:b{number}`" for number in range(5_000))
     async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
