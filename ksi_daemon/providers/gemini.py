@@ -36,9 +36,10 @@ _HOST: Final = "generativelanguage.googleapis.com"
 _ROLES: Final = {"user": "user", "assistant": "model"}
 
 # As in ``openai``: a word that is not here, such as MALFORMED_FUNCTION_CALL, is no end that we can
-# trust. Calls end by STOP too.
+# trust. The vendor ends calls by STOP too; some who speak its wire have a word of their own.
 _STOP_REASONS: Final[Mapping[str, StopReason]] = {
     "STOP": "stop",
+    "FUNCTION_CALL": "tool_calls",
     "MAX_TOKENS": "length",
     "SAFETY": "content_filter",
     "RECITATION": "content_filter",

@@ -144,6 +144,7 @@ def test_read(data: str, delta: Delta) -> None:
     ("word", "stop_reason"),
     [
         ("STOP", "stop"),
+        ("FUNCTION_CALL", "tool_calls"),
         ("MAX_TOKENS", "length"),
         ("SAFETY", "content_filter"),
         ("RECITATION", "content_filter"),
