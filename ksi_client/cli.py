@@ -46,6 +46,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "agents": Entry("Agents", "agents", "List the agents that live."),
     "terminate": Entry("Agents", "agents", "End agents, by id or by pattern."),
     "components": Entry("Agents", "components", "List, show, check, add what agents are made of."),
+    "tools": Entry("Agents", "tools", "List the tools of agents, call one."),
     "emit": Entry("Events", "emit", "Emit any event and show its result."),
     "discover": Entry("Events", "discover", "List the events that there are."),
     "help": Entry("Events", "discover", "Describe an event: its fields, an example."),

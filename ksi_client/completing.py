@@ -10,7 +10,7 @@ import click
 from ksi_client.session import Session
 from ksi_daemon.errors import KsiError
 
-__all__ = ["agent_ids", "component_names", "event_names"]
+__all__ = ["agent_ids", "component_names", "event_names", "tool_names"]
 
 # A shell that waits for its user's Tab must not wait for us.
 PATIENCE_S: Final = 0.25
@@ -35,6 +35,12 @@ def component_names(
     found = _asked(context, "composition:list", {})
     listed = (*found.get("components", ()), *found.get("broken", ()))
     return [each["name"] for each in listed if each["name"].startswith(incomplete)]
+
+
+def tool_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the tools whose names begin with *incomplete*."""
+    found = _asked(context, "tool:list", {"pattern": f"{incomplete}*"})
+    return [tool["name"] for tool in found.get("tools", ())]
 
 
 def _asked(context: click.Context, event: str, data: dict[str, Any]) -> dict[str, Any]:

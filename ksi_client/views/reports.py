@@ -10,8 +10,9 @@ import msgspec
 
 from ksi_client.text import Color, Paint, clip, visible, width, wrapped
 from ksi_client.views.tables import GAP, Cell, Column, plain, table
+from ksi_client.wire import Answer
 
-__all__ = ["agents", "answer", "described", "events", "reliability"]
+__all__ = ["agents", "answer", "described", "events", "reliability", "result"]
 
 _STATES: Final[dict[str, Color]] = {"running": "yellow", "idle": "green", "terminated": "dim"}
 _STATUSES: Final[dict[str, tuple[str, Color]]] = {
@@ -102,6 +103,14 @@ def _call(call: Mapping[str, Any], paint: Paint, cells: int) -> str:
         came = "" if call.get("result") is None else _json(call["result"])
     room = max(cells - len(name) - 4, 0)
     return f"{paint(sign, color)} {paint(name, 'bold')}  {clip(visible(came), room)}".rstrip()
+
+
+def result(reply: Answer, paint: Paint) -> Iterator[str]:
+    """Yield the result of an event as JSON in lines, and where the event is in the log."""
+    text = msgspec.json.format(bytes(reply.result), indent=2).decode()
+    yield visible(text, lines=True)
+    if reply.seq is not None:
+        yield paint(f"#{reply.seq}{', taken before' if reply.duplicate else ''}", "dim")
 
 
 def reliability(
