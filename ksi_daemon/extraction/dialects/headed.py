@@ -56,6 +56,8 @@ HEADS: Final[Mapping[str, str]] = MappingProxyType(
         "<|tools_prefix|>": "<|tools_suffix|>",  # Apertus
     }
 )
+# Behind Apertus' mark the name of a call is the key of its arguments.
+_KEYED: Final = HEADS["<|tools_prefix|>"]
 # What some models write before their mark.
 _BEFORE: Final = r"(?:<\|message_sep\|>\s*+|<\|message_model\|>[^<\n]{0,200}+)?+"
 _NAMES: Final = ("name", "tool_name")
@@ -150,7 +152,7 @@ def _read(text: str, at: int, closer: str, body: Body, reading: Reading) -> Piec
         limit, closed = _limit(text, body.end, closer)
         return Piece(at, limit if closed else body.end, fault, body.end)
     repairs = (*body.repairs, "extra_closer") if end > body.end else body.repairs
-    return Piece(at, end, _draft(body.value), at, repairs, body.repeated)
+    return Piece(at, end, _draft(body.value, closer), at, repairs, body.repeated)
 
 
 def _last(text: str, closer: str, piece: Piece) -> Piece:
@@ -172,7 +174,7 @@ def _unread(text: str, at: int, closer: str, body: Unread, reading: Reading) -> 
     mended = mend_body(text, at, limit, reading, keys=_KEYS, complete=complete)
     if mended is None or doubtful:
         return Piece(at, max(limit, at + 1), body.fault, min(body.place, limit))
-    return Piece(at, mended.end, _draft(mended.value), at, mended.repairs)
+    return Piece(at, mended.end, _draft(mended.value, closer), at, mended.repairs)
 
 
 def _limit(text: str, at: int, closer: str) -> tuple[int, bool]:
@@ -212,12 +214,13 @@ def _is_read(piece: Piece) -> bool:
     return isinstance(piece.draft, Draft) and not piece.repairs
 
 
-def _draft(block: dict[str, Any]) -> Draft | Fault:
+def _draft(block: dict[str, Any], closer: str) -> Draft | Fault:
     function = block.get("function")
     inner = function if isinstance(function, dict) else block
     name = _first(inner, _NAMES)
     if not is_tool_name(name):
-        return _keyed(block) or Fault("missing_name", f"'name' must name a tool, got {name!r:.60}")
+        keyed = _keyed(block) if closer == _KEYED else None
+        return keyed or Fault("missing_name", f"'name' must name a tool, got {name!r:.60}")
     given = _first(block, _IDS)
     surplus = [key for key in inner if key not in _KEYS and not key.startswith("_")]
     keys = [key for key in _ARGUMENTS if key in inner]

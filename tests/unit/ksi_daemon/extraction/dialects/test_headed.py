@@ -68,6 +68,13 @@ def test_reads_names_and_arguments(
         ),
         pytest.param('<tool_call>{"a": 1}</tool_call>', [], ["missing_name"], "", id="no object"),
         pytest.param(
+            f'<tool_call>{A}\n{{"status": {{"ok": true}}}}</tool_call>',
+            ["a"],
+            ["missing_name"],
+            "",
+            id="data behind a call",
+        ),
+        pytest.param(
             '<tool_call>{"arguments": {"x": 1}}</tool_call>', [], ["missing_name"], "", id="no key"
         ),
         pytest.param(f"<tool_call>{A}}}</tool_call>", ["a"], [], "", id="a brace too many"),
