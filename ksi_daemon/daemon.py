@@ -27,6 +27,7 @@ from ksi_daemon.log import EventLog
 from ksi_daemon.log.reader import LogReader
 from ksi_daemon.loop import LoopLimits, Price, agreement, price_list
 from ksi_daemon.plugins import Plugins
+from ksi_daemon.providers.model import Provider
 from ksi_daemon.providers.pool import ProviderPool
 from ksi_daemon.router import Limits, Router
 from ksi_daemon.services.agents import Agents, Defaults, FamilyLimits, Mailboxes
@@ -172,12 +173,14 @@ class Daemon:
             max_events=settings.subscriber_events,
             max_bytes=settings.subscriber_bytes,
         )
+        pool = _providers(settings)
         components = Components(router, settings.components_path, settings.base_components_path)
-        completions = Completions(router, _prices(settings))
+        completions = Completions(
+            router, price_of=_prices(settings), provider_of=_provider_of(settings, pool)
+        )
         files = FileStore(settings.files_path)
         plugins = Plugins(router, settings.plugins_path, files)
         mcp = McpServers(router, reader, tasks, files)
-        pool = _providers(settings)
         agents, mailboxes = _agents(settings, router, reader, components, completions, tasks, pool)
         rules = Rules(router, reader, agents.principal)
         timers = Timers(router, reader, agents.principal, self._clock)
@@ -283,6 +286,21 @@ def _providers(settings: Settings) -> ProviderPool:
     return pool
 
 
+def _provider_of(
+    settings: Settings, pool: ProviderPool
+) -> Callable[[str | dict[str, Any] | None], Provider]:
+    """Return what makes the provider of a completion without an agent."""
+    default = _defaults(settings).provider or {}
+
+    def provider_of(wanted: str | dict[str, Any] | None) -> Provider:
+        if isinstance(wanted, dict):
+            return pool.provider(wanted, 0)
+        kind = wanted or default.get("type")
+        return pool.provider(default if kind == default.get("type") else {"type": kind}, 0)
+
+    return provider_of
+
+
 def _prices(settings: Settings) -> Callable[[str], Price | None]:
     """Return the prices of models; refuse to start with what is none, or with no such protocol."""
     try:
@@ -318,7 +336,11 @@ def _defaults(settings: Settings) -> Defaults:
         usd=settings.max_exchange_usd,
         wall_s=settings.max_exchange_s,
     )
-    return Defaults(provider=provider if settings.provider else None, limits=limits)
+    return Defaults(
+        provider=provider if settings.provider else None,
+        protocol=settings.protocol,
+        limits=limits,
+    )
 
 
 async def _lose_unfinished(event_log: EventLog) -> int:

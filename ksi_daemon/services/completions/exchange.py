@@ -189,8 +189,9 @@ class Exchange:
             rows=(
                 completion_row(
                     completion_id,
-                    session,
-                    inbound,
+                    session.agent_id,
+                    session.provider,
+                    inbound.request_id,
                     turn,
                     self._manner.protocol.name,
                     completion,

@@ -38,7 +38,11 @@ _REFUSED = ErrorInfo("reply_refused", "the reply was refused for another block o
 
 
 def completion_data(
-    turn: int, provider: Provider, completion: Completion, found: Extraction
+    turn: int,
+    provider: Provider,
+    completion: Completion,
+    found: Extraction,
+    nonce: str | None = None,
 ) -> dict[str, Any]:
     """Return the data of the completion:result event: what a restart needs, what people ask."""
     return {
@@ -82,8 +86,9 @@ def rejection(block: Block) -> ErrorInfo:
 
 def completion_row(
     completion_id: str,
-    session: Session,
-    inbound: Inbound,
+    agent_id: str | None,
+    provider: Provider,
+    request_id: str,
     turn: int,
     preset: str,
     completion: Completion,
@@ -92,10 +97,10 @@ def completion_row(
     return statements.completion(
         completion_id=completion_id,
         ts=now(),
-        agent_id=session.agent_id,
-        request_id=inbound.request_id,
+        agent_id=agent_id,
+        request_id=request_id,
         turn=turn,
-        provider=session.provider.name,
+        provider=provider.name,
         model=completion.model,
         preset=preset,
         stop_reason=completion.stop_reason,

@@ -5,20 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import anyio
 import msgspec
 
 from ksi_daemon.conversation import Answer, Inbound, Session
-from ksi_daemon.errors import NotFound
-from ksi_daemon.events import Event
+from ksi_daemon.errors import Conflict, InvalidData, KsiError, NotFound
+from ksi_daemon.events import ErrorInfo, Event, Outcome
 from ksi_daemon.loop import Price
-from ksi_daemon.router import Context, Nothing, Notice, Router, handles
+from ksi_daemon.router import (
+    Context,
+    Nothing,
+    Notice,
+    Router,
+    Submission,
+    handles,
+    new_id,
+)
+from ksi_daemon.security import SYSTEM
 from ksi_daemon.services.completions.exchange import Exchange
+from ksi_daemon.services.completions.single import Ask, Making, check, complete
 
 __all__ = ["Completions"]
 
 
+# Providers have deadlines of their own.
+WAIT_S: Final = 86_400.0
+_ASK: Final = {"prompt": "Say hello.", "provider": "scripted"}
+
+
 class Which(msgspec.Struct, forbid_unknown_fields=True):
-    agent_id: str
+    """Of an agent its exchange, or a completion by the id of its request."""
+
+    agent_id: str | None = None
+    request_id: str | None = None
 
 
 class Completions:
@@ -31,11 +50,17 @@ class Completions:
     )
 
     def __init__(
-        self, router: Router, price_of: Callable[[str], Price | None] = lambda model: None
+        self,
+        router: Router,
+        *,
+        price_of: Callable[[str], Price | None],
+        provider_of: Making,
     ) -> None:
         self._router = router
         self._price_of = price_of
+        self._provider_of = provider_of
         self._running: dict[str, Exchange] = {}
+        self._asked: dict[str, anyio.CancelScope] = {}
 
     async def answer(
         self, session: Session, inbound: Inbound, unfinished: Event | None = None
@@ -53,16 +78,59 @@ class Completions:
             if self._running.get(session.agent_id) is exchange:
                 del self._running[session.agent_id]
 
+    @handles("completion:run", effect="admin", timeout_s=WAIT_S, example=_ASK)
+    async def run(self, data: Ask, ctx: Context) -> dict[str, Any]:
+        """Ask a model once, without an agent; what it calls is told and not run."""
+        check(data)
+        provider = self._provider_of(data.provider)
+        request_id = ctx.event.id
+        scope = self._asked[request_id] = anyio.CancelScope()
+        try:
+            with scope:
+                return await complete(data, provider, ctx)
+        except KsiError as exc:
+            self._tell("completion:error", ctx, {"error": exc.info()}, exc.info())
+            raise
+        finally:
+            del self._asked[request_id]
+        cancelled = Conflict("the completion was cancelled", code="cancelled")
+        self._tell("completion:cancelled", ctx, {"reason": "cancelled"})
+        raise cancelled
+
+    @handles("completion:async", effect="admin", example=_ASK)
+    async def start(self, data: Ask, ctx: Context) -> dict[str, str]:
+        """Do as completion:run does, and reply at once; completion:result tells the rest."""
+        check(data)
+        request_id = new_id()
+        self._router.submit(
+            Submission(
+                event="completion:run",
+                data=ctx.event.data,
+                principal=ctx.principal,
+                cause=ctx.event,
+                event_id=request_id,
+            )
+        )
+        return {"request_id": request_id}
+
     @handles("completion:status", effect="observe", inline=True, example={})
     def status(self, data: Nothing, ctx: Context) -> dict[str, Any]:
-        """List the exchanges under way: agent, request, turn."""
-        return {"running": [exchange.status() for exchange in self._running.values()]}
+        """List what is under way: exchanges of agents with their turn, and single requests."""
+        running = [exchange.status() for exchange in self._running.values()]
+        return {"running": running, "requests": list(self._asked)}
 
     @handles("completion:cancel", effect="admin", example={"agent_id": "greeter"})
     async def cancel(self, data: Which, ctx: Context) -> dict[str, Any]:
-        """Cancel the exchange that an agent holds; its request to the model is stopped."""
-        if not self.stop(data.agent_id, "cancelled"):
-            raise NotFound("exchange under way of agent", data.agent_id, self._running)
+        """Cancel the exchange that an agent holds, or a completion; its request is stopped."""
+        if (data.agent_id is None) == (data.request_id is None):
+            raise InvalidData("give either agent_id or request_id", details={"path": "agent_id"})
+        if data.request_id is not None:
+            if data.request_id not in self._asked:
+                raise NotFound("completion under way of request", data.request_id, self._asked)
+            self._asked[data.request_id].cancel()
+            return {"cancelled": data.request_id}
+        if not self.stop(str(data.agent_id), "cancelled"):
+            raise NotFound("exchange under way of agent", str(data.agent_id), self._running)
         return {"cancelled": data.agent_id}
 
     def stop(self, agent_id: str, reason: str) -> bool:
@@ -71,3 +139,18 @@ class Completions:
         if exchange is not None:
             exchange.cancel(reason)
         return exchange is not None
+
+    def _tell(
+        self, event: str, ctx: Context, data: dict[str, Any], error: ErrorInfo | None = None
+    ) -> None:
+        outcome = Outcome("failed", error=error) if error else None
+        told = {"request_id": ctx.event.id, **data}
+        self._router.submit(
+            Submission(
+                event=event,
+                data=msgspec.Raw(msgspec.json.encode(told)),
+                principal=SYSTEM,
+                cause=ctx.event,
+                outcome=outcome,
+            )
+        )

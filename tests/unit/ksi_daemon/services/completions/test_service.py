@@ -64,7 +64,7 @@ async def test_cancel_ends_an_exchange_and_keeps_what_was_done(var: Path) -> Non
         answer = (await other.pushed())["result"]
         assert (answer["finish_reason"], answer["turns"]) == ("cancelled", 1)
         assert [report["name"] for report in answer["calls"]] == ["state:set"]
-        assert await peer.ask("completion:status") == {"running": []}
+        assert await peer.ask("completion:status") == {"running": [], "requests": []}
         events = await peer.ask("monitor:get_events", {"patterns": ["completion:cancelled"]})
         [cancelled] = events["events"]
     assert cancelled["data"] == {
@@ -153,7 +153,9 @@ def inbound(request_id: str) -> Inbound:
 
 async def test_the_exchange_of_an_agent_that_ended_hides_none_of_its_successor() -> None:
     async with running_router() as (router, _):
-        completions = Completions(router)
+        completions = Completions(
+            router, price_of=lambda model: None, provider_of=lambda wanted: Stubborn()
+        )
         router.include(completions)
         first, second = Stubborn(), Stubborn()
         answers: list[Answer] = []
