@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ksi_daemon.errors import KsiError
-from ksi_daemon.services.components.check import MAX_PROBLEMS
 from ksi_daemon.services.components.service import MAX_DRAFTS
 from ksi_daemon.testing import connected, running_daemon
 
@@ -157,48 +156,6 @@ async def test_validate_of_a_text_that_is_no_component_yet(var: Path, root: Path
     assert good == {"name": "./new.md", "valid": True, "problems": []}
 
 
-async def test_an_example_need_not_name_the_agent_itself(var: Path, root: Path) -> None:
-    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
-        example = '{"event": "agent:status", "data": {"status": "ready"}}'
-        found = await peer.ask("composition:validate", {"name": "x", "content": example})
-    assert found["problems"] == []
-
-
-SCRIPTED = """---
-profile: {profile}
-script:
-  replies:
-    - '{{"event": "state:set", "data": {{"key": "k", "value": 1}}}}'
-    - '{{"event": "agent:status", "data": {{"status": "done"}}}}'
----
-You keep notes.
-"""
-
-
-@pytest.mark.parametrize(
-    ("profile", "problems"),
-    [
-        pytest.param(
-            "agent",
-            [("denied", "it shows 'state:set', which its profile and its tools do not grant")],
-            id="it may not",
-        ),
-        pytest.param("keeper", [], id="it may"),
-        pytest.param("gone", [("not_found", "no component 'profiles/gone'")], id="no such profile"),
-    ],
-)
-async def test_validate_tells_what_an_agent_may_not_do(
-    var: Path, root: Path, profile: str, problems: list[tuple[str, str]]
-) -> None:
-    (root / "profiles" / "keeper.md").write_text(
-        "---\ncomponent_type: profile\nallow: ['state:*']\n---\n"
-    )
-    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
-        content = SCRIPTED.format(profile=profile)
-        found = await peer.ask("composition:validate", {"name": "x", "content": content})
-    assert [(each["code"], each["message"]) for each in found["problems"]] == problems
-
-
 async def test_drafts_are_listed_as_drafts(var: Path, root: Path) -> None:
     draft = root / "agents_drafts" / "bob" / "scout.md"
     draft.parent.mkdir(parents=True)
@@ -230,83 +187,6 @@ async def test_a_spawn_with_variables_that_do_not_fit_makes_no_agent(
         assert (await peer.ask("agent:list"))["agents"] == []
     assert caught.value.code == "args_schema"
     assert message in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("lines", "code", "message"),
-    [
-        pytest.param(
-            "script: {replies: 5}", "bad_script", "Expected `array`, got `int`", id="number"
-        ),
-        pytest.param(
-            "script: {}", "bad_script", "missing required field `replies`", id="no replies"
-        ),
-        pytest.param("script: {replies: [{txt: a}]}", "bad_script", "`txt`", id="an odd field"),
-        pytest.param(
-            "script: {replies: [[]], type: openai}", "bad_script", "replies[0]", id="a list"
-        ),
-        pytest.param(
-            "protocol: {legacy_event: maybe}",
-            "invalid_configuration",
-            "legacy_event",
-            id="a setting",
-        ),
-        pytest.param(
-            "protocol: {use_native_tools: perhaps}",
-            "invalid_configuration",
-            "ksi",
-            id="of the loop",
-        ),
-        pytest.param("protocol: {name: ksi}", "args_schema", "named by its preset", id="no preset"),
-        pytest.param("protocol: ksl", "not_found", "no preset 'ksl'", id="no such preset"),
-        pytest.param("mixins: [it]", "component_cycle", "it -> it", id="a circle"),
-        pytest.param("tools: ['a:*']", "unknown_event", "no event fits 'a:*'", id="a pattern"),
-    ],
-)
-async def test_what_validate_finds(
-    var: Path, root: Path, lines: str, code: str, message: str
-) -> None:
-    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
-        content = f"---\n{lines}\n---\nText."
-        found = await peer.ask("composition:validate", {"name": "it", "content": content})
-    [problem] = found["problems"]
-    assert problem["code"] == code
-    assert message in problem["message"]
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        pytest.param("Start `agents/greter`.", ["agents/greter"], id="in the text"),
-        pytest.param("Start `agents/greeter` as `profiles/agent`.", [], id="those that exist"),
-        pytest.param("Read `docs/agents/none` and `agents/`.", [], id="paths of something else"),
-        pytest.param(
-            '{"event": "agent:spawn", "data": {"component": "agents/none"}}',
-            ["agents/none"],
-            id="in a call",
-        ),
-        pytest.param(
-            '{"event": "agent:spawn", "data": {"component": "agents/greeter"}}',
-            [],
-            id="a good call",
-        ),
-    ],
-)
-async def test_validate_finds_components_that_are_none(
-    var: Path, root: Path, text: str, names: list[str]
-) -> None:
-    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
-        found = await peer.ask("composition:validate", {"name": "it", "content": text})
-    told = [(problem["code"], problem["message"]) for problem in found["problems"]]
-    assert told == [("not_found", f"no component '{name}'") for name in names]
-
-
-async def test_of_very_many_problems_the_first_are_told(var: Path, root: Path) -> None:
-    content = " ".join(f"`a:b{number}`" for number in range(5_000))
-    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
-        found = await peer.ask("composition:validate", {"name": "it", "content": content})
-    assert len(found["problems"]) == MAX_PROBLEMS
-    assert found["problems"][-1]["code"] == "too_many"
 
 
 async def test_the_drafts_of_an_agent_are_bounded(var: Path, root: Path) -> None:
