@@ -144,10 +144,10 @@ class Anthropic:
 
     def read(self, data: str) -> Delta:
         """Return what *data* adds: an event of the stream, or a whole message."""
-        event = _event(load_json(self.name, data))
-        if event.error is not None:
-            raise error_in_stream(self.name, event.error)
-        return _delta(event)
+        value = load_json(self.name, data)
+        if (error := _error(value)) is not None:
+            raise error_in_stream(self.name, error)
+        return _delta(_event(value))
 
     def calls(self) -> Blocks:
         """Return what puts the blocks of one reply together."""
@@ -200,7 +200,6 @@ class _Event(msgspec.Struct):
     content_block: dict[str, Any] | None = None
     delta: dict[str, Any] | None = None
     usage: _Counts | None = None
-    error: Any = None
     model: str | None = None
     content: list[dict[str, Any]] | None = None
     stop_reason: str | None = None
@@ -259,6 +258,18 @@ def _grown(block: dict[str, Any], grown: dict[str, list[str]]) -> dict[str, Any]
 def _is_blank(block: dict[str, Any]) -> bool:
     """Say whether *block* is text that is none: the vendor refuses it in a history."""
     return block.get("type") == "text" and not str(block.get("text", "")).strip()
+
+
+def _error(value: Any) -> Any:
+    """Return the error that *value* is or holds, None if it is none.
+
+    The vendor puts it into an event of its own, llama.cpp's server writes it bare.
+    """
+    fields = value if isinstance(value, dict) else {}
+    if fields.get("error") is not None:
+        return fields["error"]
+    is_bare = isinstance(fields.get("code"), int) and isinstance(fields.get("message"), str)
+    return fields if is_bare else None
 
 
 def _event(value: Any) -> _Event:

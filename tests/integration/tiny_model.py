@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import xllamacpp
 
-__all__ = ["EMISSIONS", "Emission", "is_likely", "llama_server", "write_model"]
+__all__ = ["EMISSIONS", "TEMPLATE", "Emission", "is_likely", "llama_server", "write_model"]
 
 
 class Emission(NamedTuple):
@@ -85,7 +85,7 @@ EMISSIONS: Final = (
 _UNKNOWN, _BOS, _EOS, _SPEAK = range(4)
 _SPECIAL: Final = ("<unk>", "<s>", "</s>", "<|speak|>")
 _FIRST_WORD: Final = len(_SPECIAL) + 256
-_TEMPLATE: Final = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}<|speak|>"
+TEMPLATE: Final = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}<|speak|>"
 _HEAD: Final = 32
 _NEVER: Final = -1e4
 _PIECE: Final = 12
@@ -94,13 +94,16 @@ _CONTEXT: Final = 32_768
 
 
 @contextmanager
-def llama_server(directory: Path) -> Iterator[str]:
-    """Serve the model; the value is a base_url for the provider ``openai``.
+def llama_server(
+    directory: Path, emissions: Sequence[Emission] = EMISSIONS, template: str = TEMPLATE
+) -> Iterator[str]:
+    """Serve the model that says *emissions*; the value is a base_url for the provider ``openai``.
 
-    The server ends with the block, and by itself when this process dies.
+    *template* makes a conversation into a prompt, and ends it with ``<|speak|>``. The server ends
+    with the block, and by itself when this process dies.
     """
     model = directory / "tiny.gguf"
-    write_model(model)
+    write_model(model, emissions, template)
     with (
         (directory / "llama.log").open("wb") as log,
         subprocess.Popen(
@@ -122,14 +125,16 @@ def is_likely(count: int, probability: float, drawn: int) -> bool:
     return abs(count - drawn * probability) <= 4 * spread
 
 
-def write_model(path: Path, emissions: Sequence[Emission] = EMISSIONS) -> None:
+def write_model(
+    path: Path, emissions: Sequence[Emission] = EMISSIONS, template: str = TEMPLATE
+) -> None:
     """Write the model that says *emissions* as a GGUF of about 2 MB."""
     chains = _chains(emissions)
     words = [word for chain in chains for word in chain]
     count = _FIRST_WORD + len(words)
     size = math.ceil(count / _HEAD) * _HEAD
     writer = gguf.GGUFWriter(path, "llama")
-    _describe(writer, size)
+    _describe(writer, size, template)
     _add_vocabulary(writer, words)
     _add_weights(writer, _transitions(emissions, chains, count, size))
     writer.write_header_to_file()
@@ -184,7 +189,7 @@ def _allow(
     matrix[following, present] = math.log(probability)
 
 
-def _describe(writer: gguf.GGUFWriter, size: int) -> None:
+def _describe(writer: gguf.GGUFWriter, size: int, template: str) -> None:
     writer.add_context_length(_CONTEXT)
     writer.add_embedding_length(size)
     writer.add_block_count(1)
@@ -193,7 +198,7 @@ def _describe(writer: gguf.GGUFWriter, size: int) -> None:
     writer.add_head_count_kv(1)
     writer.add_rope_dimension_count(_HEAD)
     writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_chat_template(_TEMPLATE)
+    writer.add_chat_template(template)
 
 
 def _add_vocabulary(writer: gguf.GGUFWriter, words: Sequence[str]) -> None:

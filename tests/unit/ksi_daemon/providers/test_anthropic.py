@@ -268,6 +268,19 @@ def test_an_error_in_the_stream_is_raised(word: str, code: str, retryable: bool)
     assert (caught.value.code, caught.value.retryable) == (code, retryable)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param({"code": 500, "message": "no", "type": "server_error"}, id="bare"),
+        pytest.param({"error": {"code": 500, "message": "no"}}, id="without a type"),
+    ],
+)
+def test_an_error_in_the_form_of_others_is_raised(said: Any) -> None:
+    with pytest.raises(ProviderError) as caught:
+        vendor().read(json.dumps(said))
+    assert (caught.value.status, caught.value.retryable) == (500, True)
+
+
 def test_url_and_headers() -> None:
     assert vendor(base_url=LOCAL + "/").url(HELLO) == LOCAL + "/messages"
     version = {"anthropic-version": "2023-06-01"}
