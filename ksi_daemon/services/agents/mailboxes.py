@@ -16,7 +16,7 @@ import structlog
 
 from ksi_daemon.conversation import Answer, Inbound, Session
 from ksi_daemon.errors import Conflict, KsiError, StorageError
-from ksi_daemon.events import ErrorInfo, Event, now
+from ksi_daemon.events import ErrorInfo, Event, matches, now
 from ksi_daemon.extraction import Tool
 from ksi_daemon.log import statements
 from ksi_daemon.log.model import PendingMessage
@@ -265,10 +265,11 @@ class Mailboxes:
         return agent.session
 
     def told(self, spec: Spec) -> list[Tool]:
-        """Return what the agent is told that it may emit."""
+        """Return what the agent is told that it may emit, in the order of its tools."""
         principal = agent_principal(spec.agent_id, spec.allow)
         known = self._router.known_to(principal)
-        names = known if spec.tools is None else [each for each in spec.tools if each in known]
+        named = ("*",) if spec.tools is None else spec.tools
+        names = dict.fromkeys(name for each in named for name in known if matches(each, name))
         return [_tool(self._router.registry.handlers(name)[0]) for name in names]
 
 
