@@ -311,7 +311,14 @@ class Agents:
 
     def _component(self, data: Spawn, *, may_be_path: bool) -> Component:
         if data.component is not None:
-            return self._load_component(data.component, may_be_path)
+            component = self._load_component(data.component, may_be_path)
+            if component.component_type == "profile":
+                raise InvalidData(
+                    f"{data.component!r} is a profile and no agent",
+                    hint="an agent has a profile: give it with profile",
+                    details={"path": "component"},
+                )
+            return component
         if data.system is None:
             raise InvalidData("give a component or a system prompt", details={"path": "component"})
         return Component(name="inline")
