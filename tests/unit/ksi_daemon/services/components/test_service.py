@@ -253,3 +253,9 @@ async def test_no_agent_promotes_a_draft_even_if_it_was_granted(var: Path, root:
     [refused] = answer["calls"]
     assert (refused["status"], refused["error"]["code"]) == ("failed", "denied")
     assert draft.exists()
+
+
+async def test_a_profile_is_no_agent(var: Path, root: Path) -> None:
+    async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
+        with pytest.raises(KsiError, match="'profiles/agent' is a profile and no agent"):
+            await peer.ask("agent:spawn", {"component": "profiles/agent"})
