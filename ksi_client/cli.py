@@ -57,6 +57,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "reliability": Entry("Models", "reports", "Show how many calls of each model came to good."),
     "extract": Entry("Models", "extract", "Find the calls in a text; needs no daemon."),
     "prompt": Entry("Models", "prompt", "Print how a model is taught to write calls."),
+    "protocol": Entry("Models", "protocol", "Compare the ways to write calls; needs no daemon."),
     "completion": Entry("Shell", "completion", "Print what makes a shell complete ksi."),
 }
 

@@ -61,7 +61,16 @@ PURE = (
     "loop",
 )
 # What `ksi extract` and `ksi prompt` are made of.
-NEED_NO_DAEMON = ("extract.py", "extracted.py", "explained.py", "prompt.py", "tools.py")
+NEED_NO_DAEMON = (
+    "compared.py",
+    "comparing.py",
+    "explained.py",
+    "extract.py",
+    "extracted.py",
+    "prompt.py",
+    "protocol.py",
+    "tools.py",
+)
 IO_MODULES = {
     "asyncio",
     "anyio",
