@@ -25,6 +25,8 @@ _FENCE: Final = re.compile(r"(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+(?=\n|\Z)")
 _RUN: Final = re.compile(r"`++|~++")
 _TICKS: Final = re.compile("`++")
 _MAX_TICKS: Final = 2  # a longer run is most often a fence that shares its line
+# What may stand between so many backticks and their code. A single one may be anything.
+_PADDING: Final = {1: ("",), 2: ("", " ")}
 # What opens a thought, and what ends it.
 _THOUGHTS: Final = (
     ("<think>", "</think"),
@@ -121,7 +123,7 @@ class Quoting:
             self._ticks, self._coded = "", False
         for run in _TICKS.finditer(gap, line + 1):
             if not self._ticks and len(run[0]) <= _MAX_TICKS:
-                self._ticks, self._coded = run[0], run.end() == len(gap)
+                self._ticks, self._coded = run[0], gap[run.end() :] in _PADDING[len(run[0])]
             elif run[0] == self._ticks:
                 self._ticks, self._coded = "", False
 

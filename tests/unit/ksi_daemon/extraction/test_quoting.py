@@ -51,6 +51,8 @@ from ksi_daemon.extraction.quoting import Quoting, Shown
         pytest.param("<seed:think>a</seed:think>@", None, id="after the thought of Seed's"),
         pytest.param("`@", "inline code", id="inline code"),
         pytest.param("as in ``@", "inline code", id="two backticks"),
+        pytest.param("as in `` @", "inline code", id="two backticks and a space"),
+        pytest.param("as in ` @", None, id="one backtick and a space"),
         pytest.param("`x` `@", "inline code", id="second inline code"),
         pytest.param("`x` @", None, id="after inline code"),
         pytest.param("`x`@", None, id="right behind inline code"),
