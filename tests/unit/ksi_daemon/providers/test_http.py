@@ -13,8 +13,11 @@ import pytest
 from ksi_daemon.errors import ProviderError
 from ksi_daemon.providers.http import HttpProvider
 from ksi_daemon.providers.model import Completion, Message, Request, Usage
+from ksi_daemon.providers.ollama import Ollama
+from ksi_daemon.providers.ollama import Spec as OllamaSpec
 from ksi_daemon.providers.openai import OpenAI, Spec
 from ksi_daemon.providers.wire import Timeouts
+from tests.serving import serving
 
 Answer = Callable[[Any], Awaitable[None]]
 
@@ -544,3 +547,106 @@ async def test_what_a_listener_raises_is_its_own(serving: Any) -> None:
     async with serving(streams(WHOLE)) as server:
         with pytest.raises(LookupError, match=TEXT[:5]):
             await complete(server.url, on_text=listen)
+
+
+LINE = b'{"message": {"content": "a"}}\n'
+END = b'{"done": true, "done_reason": "stop"}\n'
+
+
+async def of_lines(answer: Answer, timeouts: Timeouts = PATIENT, **options: Any) -> Completion:
+    async with serving(answer) as server:
+        vendor = Ollama(OllamaSpec(model="m", base_url=server.url, timeouts=timeouts))
+        provider = HttpProvider(vendor, **options)
+        try:
+            return await provider.complete(ASK)
+        finally:
+            await provider.aclose()
+
+
+def lines(*pieces: bytes, ends: bool = True) -> Answer:
+    """Answer a stream of lines."""
+
+    async def answer(exchange: Any) -> None:
+        await exchange.begin(media_type="application/x-ndjson; charset=utf-8")
+        for piece in pieces:
+            await exchange.chunk(piece)
+        if ends:
+            await exchange.end()
+        else:
+            exchange.close()
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "incomplete"),
+    [
+        pytest.param(lines(LINE, b"\n", LINE, END), "aa", None, id="whole"),
+        pytest.param(lines(LINE, END.strip()), "a", None, id="no end of line at the end"),
+        pytest.param(lines(LINE), "a", "the stream ended without a finish reason", id="no end"),
+        pytest.param(lines(LINE, ends=False), "a", "the connection was lost", id="lost"),
+        pytest.param(
+            lines(LINE, b'{"mess', ends=False), "a", "the connection was lost", id="lost in a line"
+        ),
+    ],
+)
+@pytest.mark.faults
+async def test_P5_a_stream_of_lines(answer: Answer, text: str, incomplete: str | None) -> None:
+    completion = await of_lines(answer)
+    assert (completion.text, completion.incomplete) == (text, incomplete)
+    assert completion.stop_reason == (None if incomplete else "stop")
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        pytest.param(lines(b"<html>\n"), "provider_protocol", id="HTML"),
+        pytest.param(lines(LINE, b'{"mess'), "provider_protocol", id="half a line"),
+        pytest.param(lines(b""), "provider_empty", id="nothing"),
+        pytest.param(lines(b'{"error": "no"}\n'), "provider_error", id="an error"),
+        pytest.param(
+            repeats(b"x" * 1000, media_type="application/x-ndjson"),
+            "provider_protocol",
+            id="a line without end",
+        ),
+        pytest.param(
+            repeats(b'{"message": {}}\n', media_type="application/x-ndjson"),
+            "provider_stalled",
+            id="lines without content",
+        ),
+    ],
+)
+@pytest.mark.faults
+async def test_P4_what_is_no_stream_of_lines(answer: Answer, code: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        await of_lines(answer, Timeouts(idle_s=0.5), max_reply_bytes=5_000)
+    assert caught.value.code == code
+
+
+@pytest.mark.faults
+async def test_P6_lines_for_ever_are_cut() -> None:
+    completion = await of_lines(
+        repeats(LINE, media_type="application/x-ndjson"), max_reply_bytes=20
+    )
+    assert (completion.text, completion.incomplete) == (
+        "a" * 20,
+        "the reply is longer than the limit",
+    )
+
+
+async def test_cancelling_a_stream_of_lines_closes_the_connection() -> None:
+    async def stays(exchange: Any) -> None:
+        await exchange.begin(media_type="application/x-ndjson")
+        await exchange.chunk(LINE)
+        await exchange.until_gone()
+
+    async with serving(stays) as server:
+        provider = HttpProvider(Ollama(OllamaSpec(model="m", base_url=server.url)))
+        heard = asyncio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(provider.complete, ASK, lambda _: heard.set())
+            await heard.wait()
+            tasks.cancel_scope.cancel()
+        with anyio.fail_after(20):
+            await server.left.wait()
+        await provider.aclose()
