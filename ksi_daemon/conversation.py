@@ -13,7 +13,7 @@ from ksi_daemon.extraction import Protocol, Schemas, Tool
 from ksi_daemon.loop import EVENT_DIALECTS, Agreement, LoopLimits, agreement, overridden
 from ksi_daemon.providers.model import Capabilities, Message, Provider
 from ksi_daemon.security import Principal
-from ksi_daemon.security.provenance import Readings, fingerprints
+from ksi_daemon.security.provenance import Readings, fingerprints, new_nonce
 
 __all__ = ["Answer", "CallReport", "Inbound", "LoopLimits", "Manner", "Session", "manner_of"]
 
@@ -70,7 +70,12 @@ class Answer(msgspec.Struct, frozen=True):
 class Manner(msgspec.Struct, frozen=True, kw_only=True):
     """How one exchange is spoken. *system* is the whole system prompt; with *native* the tools
     go to the provider as such, and the prompt says nothing of them. *examples* are the fingerprints
-    of the calls that stand in the agent's own text."""
+    of the calls that stand in the agent's own text.
+
+    *proof* is what a turn is told of its nonce, with *blank* in the nonce's place; in a strict
+    agreement it stands in *system* already, and in each example there. Both are empty where calls
+    have no place for one.
+    """
 
     agreement: Agreement
     protocol: Protocol
@@ -79,6 +84,33 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
     schemas: Schemas
     native: bool
     examples: frozenset[bytes] = frozenset()
+    proof: str = ""
+    blank: str = ""
+
+    @property
+    def has_nonce(self) -> bool:
+        """Whether a call can carry a nonce."""
+        return bool(self.blank)
+
+    @property
+    def strict_nonce(self) -> bool:
+        """Whether a call must carry one."""
+        return self.agreement.settings.nonce == "strict"
+
+    def new_nonce(self, *, asked_for: bool) -> str | None:
+        """Return the nonce of a new turn, None if it is told none.
+
+        In a lenient agreement a turn is told one if it is *asked_for*, because the turn before had
+        a call held: to change the prompt at each turn makes a vendor's cache of it useless.
+        """
+        return new_nonce() if self.has_nonce and (self.strict_nonce or asked_for) else None
+
+    def with_nonce(self, nonce: str | None) -> Manner:
+        """Return the manner of a turn that is told *nonce*, if there is one."""
+        if nonce is None:
+            return self
+        told = self.system if self.strict_nonce else f"{self.system.rstrip()}\n\n{self.proof}\n"
+        return msgspec.structs.replace(self, system=told.replace(self.blank, nonce))
 
 
 class Session(msgspec.Struct, kw_only=True):
@@ -137,16 +169,22 @@ def manner_of(
     native = able and bool(tools)
     if capabilities.self_contained_tools:
         native, protocol = False, _only_events(protocol)
+    blank = new_nonce()
+    proof = "" if native else extraction.proof(protocol, tools, blank)
+    strict = agreed.settings.nonce == "strict"
+    taught = extraction.augment(system, protocol, tools, nonce=blank if strict else None)
     return Manner(
         agreement=agreed,
         protocol=msgspec.structs.replace(
             _readable(protocol, tools), max_calls=min(protocol.max_calls, max_calls)
         ),
-        system=system if native else extraction.augment(system, protocol, tools),
+        system=system if native else taught,
         tools=tuple(tools),
         schemas={tool.name: tool.schema for tool in tools},
         native=native,
         examples=fingerprints([system], protocol, {tool.name: tool.schema for tool in tools}),
+        proof=proof,
+        blank=blank if proof else "",
     )
 
 

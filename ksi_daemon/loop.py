@@ -103,6 +103,8 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     block that cannot be used leads to; None refuses the whole reply in strict mode and tells the
     model in lenient mode. *max_protocol_retries* is how often in a row a refused reply is asked
     for again. *max_iterations* is the number of turns, None what the limits of the agent say.
+    *nonce*: whether a call in text must carry the key of its turn, unless it only looks or speaks
+    of the agent itself; else the key frees a call that the guard holds (FAULTS section 4).
     """
 
     use_native_tools: bool | Literal["auto"] = False
@@ -110,6 +112,7 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     on_malformed: OnMalformed | None = None
     max_protocol_retries: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 3
     max_iterations: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
+    nonce: Literal["lenient", "strict"] = "lenient"
 
 
 # What a preset means for the loop beside what it means for reading.
@@ -150,7 +153,7 @@ def agreement(wanted: str | Mapping[str, Any]) -> Agreement:
     given = {
         name: overrides.pop(name) for name in LoopSettings.__struct_fields__ if name in overrides
     }
-    return Agreement(extraction.protocol(preset, **overrides), _settings(preset, given))
+    return _provable(Agreement(extraction.protocol(preset, **overrides), _settings(preset, given)))
 
 
 def overridden(
@@ -165,6 +168,17 @@ def overridden(
     if isinstance(override, str) or "preset" in override:
         return override
     return {**({"preset": own} if isinstance(own, str) else own), **override}
+
+
+def _provable(agreed: Agreement) -> Agreement:
+    """Return *agreed*; raise InvalidData if it asks for a nonce that no call of it can carry."""
+    if agreed.settings.nonce == "strict" and not extraction.proof(agreed.protocol, (), "A" * 8):
+        raise InvalidData(
+            f"the calls of protocol {agreed.protocol.name!r} have no place for the key of a turn",
+            hint="nonce: strict goes with ksi, prompt_tools and text_tagged",
+            details={"path": "protocol.nonce"},
+        )
+    return agreed
 
 
 def _settings(preset: str, given: dict[str, Any]) -> LoopSettings:

@@ -16,7 +16,7 @@ from ksi_daemon.extraction.model import (
 )
 from ksi_daemon.extraction.native import Names, choose, native_names, read_native, replay
 from ksi_daemon.extraction.presets import PRESETS, Protocol, protocol
-from ksi_daemon.extraction.prompt import Tool, augment, corrections, teach
+from ksi_daemon.extraction.prompt import Tool, augment, corrections, proof, teach
 from ksi_daemon.extraction.stream import Extractor, Text
 from ksi_daemon.extraction.survey import candidates
 
@@ -41,6 +41,7 @@ __all__ = [
     "extract",
     "native_names",
     "new_call_id",
+    "proof",
     "protocol",
     "read_native",
     "replay",

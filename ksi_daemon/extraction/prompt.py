@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from types import MappingProxyType
@@ -28,7 +28,7 @@ from ksi_daemon.extraction.model import Rejected
 from ksi_daemon.extraction.presets import Protocol
 from ksi_daemon.extraction.signatures import closed, fields, parameters, signature
 
-__all__ = ["Tool", "augment", "corrections", "teach"]
+__all__ = ["Tool", "augment", "corrections", "proof", "teach"]
 
 _SIMPLE: Final[str] = "event"
 _COMPLEX: Final[str] = "ksi_tool_use"
@@ -125,6 +125,14 @@ def teach(
     else:
         parts = list(lesson.calling())
     return "\n\n".join(parts) + "\n" if parts else ""
+
+
+def proof(protocol: Protocol, tools: Sequence[Tool], nonce: str) -> str:
+    """Return what an agent is told of *nonce*, empty where its calls have no place for it."""
+    if not protocol.dialects:
+        return ""
+    forms = _event_forms(protocol, tools) or [protocol.dialects[0]]
+    return _proof((DIALECTS[form] for form in forms), nonce, compact=False)
 
 
 def corrections(rejected: Sequence[Rejected]) -> str:
@@ -241,11 +249,9 @@ class _Lesson:
         return dialect
 
     def _proof(self) -> Iterator[str]:
-        places = [dialect.nonce_place for dialect in self._dialects.values()]
-        told = " or ".join(dict.fromkeys(filter(None, places))).format(nonce=self._nonce)
-        if self._nonce and told:
-            template = _COMPACT_PROOF if self._compact else _PROOF
-            yield template.format(nonce=self._nonce, places=told)
+        if self._nonce:
+            told = _proof(self._dialects.values(), self._nonce, compact=self._compact)
+            yield from filter(None, [told])
 
     def _listed(self, described: Callable[[_Shown], str]) -> Iterator[str]:
         """Yield the list of the tools: what *described* says of each, or a line each."""
@@ -285,6 +291,13 @@ class _Lesson:
     def _general_example(self) -> str:
         name, args = self._dialect.sample
         return self._dialect.write(name, args, f"ksiu_{next(self._numbers):02}")
+
+
+def _proof(dialects: Iterable[Dialect], nonce: str, *, compact: bool) -> str:
+    places = dict.fromkeys(each.nonce_place for each in dialects if each.nonce_place)
+    template = _COMPACT_PROOF if compact else _PROOF
+    told = " or ".join(places).format(nonce=nonce)
+    return template.format(nonce=nonce, places=told) if told else ""
 
 
 def _event_forms(protocol: Protocol, tools: Sequence[Tool]) -> list[str]:

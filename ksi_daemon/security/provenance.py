@@ -4,29 +4,64 @@ A call of a completion is held when the very same call (name and arguments) can 
 its agent was given to read in the whole of its conversation: results, documents, messages of
 others (``echo``). So is one that stands in the agent's own system prompt as an example
 (``quoted``), unless there is nothing in it that could be copied: its tool takes no arguments.
+
+Either is freed by the nonce of its turn, which no text of an earlier one can hold: it is random,
+told in the system prompt of one turn, and good for the reply to it only. A strict agent's call
+must carry it (``no_nonce``), unless the call only looks or speaks of the agent itself. The nonce
+stops quotation, not persuasion: what an agent may do at all is for its capabilities to say.
 """
 
 from __future__ import annotations
 
+from base64 import b32encode
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 from hashlib import blake2b
+from secrets import token_bytes
 from typing import Final, Literal
 
 import msgspec
 
 from ksi_daemon.extraction import Call, Protocol, Schemas, candidates
 from ksi_daemon.extraction.native import NATIVE
+from ksi_daemon.security.capabilities import SELF_REPORT, Effect
 
-__all__ = ["MAX_FINGERPRINTS", "MAX_TEXTS", "Hold", "Readings", "fingerprints", "holds", "texts_of"]
+__all__ = [
+    "MAX_FINGERPRINTS",
+    "MAX_TEXTS",
+    "Guard",
+    "Hold",
+    "Readings",
+    "fingerprints",
+    "holds",
+    "is_harmless",
+    "new_nonce",
+    "texts_of",
+]
 
-Hold = Literal["echo", "quoted"]
+Hold = Literal["echo", "quoted", "no_nonce"]
 
 # Of one conversation: beyond these the oldest is forgotten, which only a log of days can reach.
 MAX_TEXTS: Final = 4_096
 MAX_FINGERPRINTS: Final = 65_536
 # An agent has its own protocol, and an operator may ask for another now and then.
 _MAX_PROTOCOLS: Final = 4
+
+
+class Guard(msgspec.Struct, frozen=True):
+    """What the calls of one reply are judged by.
+
+    *read* are the fingerprints of what the agent was given to read, *prompt* those of its own
+    system prompt; *tools* say which calls take arguments. *nonce* is what the turn was told, if
+    anything. With *strict* a call must carry it whose name is not in *unproven*.
+    """
+
+    read: Container[bytes] = frozenset()
+    prompt: Container[bytes] = frozenset()
+    tools: Schemas | None = None
+    nonce: str | None = None
+    strict: bool = False
+    unproven: Container[str] = frozenset()
 
 
 class Readings:
@@ -74,18 +109,19 @@ def fingerprints(
     )
 
 
-def holds(
-    calls: Sequence[Call],
-    read: Container[bytes],
-    prompt: Container[bytes] = frozenset(),
-    tools: Schemas | None = None,
-) -> tuple[Hold | None, ...]:
-    """Say for each of *calls* why it is held, None if it is not.
+def holds(calls: Sequence[Call], guard: Guard) -> tuple[Hold | None, ...]:
+    """Say for each of *calls* why it is held, None if it is not."""
+    return tuple(_hold(call, guard) for call in calls)
 
-    *read* are the fingerprints of what the agent was given to read, *prompt* those of its own
-    system prompt; *tools* say which calls take arguments.
-    """
-    return tuple(_hold(call, read, prompt, tools or {}) for call in calls)
+
+def is_harmless(event: str, effect: Effect) -> bool:
+    """Say whether *event* may come from a quotation: it looks, or speaks of the agent itself."""
+    return effect == "observe" or event in SELF_REPORT
+
+
+def new_nonce() -> str:
+    """Return a fresh nonce: eight characters of base 32."""
+    return b32encode(token_bytes(5)).decode()
 
 
 def texts_of(content: str) -> list[str]:
@@ -102,15 +138,18 @@ def texts_of(content: str) -> list[str]:
     return [content, *_strings(value)]
 
 
-def _hold(
-    call: Call, read: Container[bytes], prompt: Container[bytes], tools: Schemas
-) -> Hold | None:
-    fingerprint = _fingerprint(call)
-    if fingerprint in read:
+def _hold(call: Call, guard: Guard) -> Hold | None:
+    if guard.nonce is not None and call.nonce == guard.nonce:
+        return None
+    fingerprint, native = _fingerprint(call), call.dialect == NATIVE
+    if fingerprint in guard.read:
         return "echo"
     # What is called natively is called: no text that is only shown becomes a native call.
-    copied = call.dialect != NATIVE and fingerprint in prompt
-    return "quoted" if copied and _takes_arguments(call, tools) else None
+    if native:
+        return None
+    if fingerprint in guard.prompt and _takes_arguments(call, guard.tools or {}):
+        return "quoted"
+    return "no_nonce" if guard.strict and call.name not in guard.unproven else None
 
 
 def _takes_arguments(call: Call, tools: Schemas) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -16,7 +16,7 @@ from ksi_daemon.events import Event
 from ksi_daemon.extraction import Call, Extraction, Rejected
 from ksi_daemon.extraction.native import NATIVE
 from ksi_daemon.providers.model import Completion
-from ksi_daemon.security.provenance import Hold, holds
+from ksi_daemon.security.provenance import Guard, Hold, holds
 
 __all__ = [
     "LARGE_TEXT",
@@ -60,11 +60,13 @@ class Done(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A completion that is in the log and whose calls may not all have run."""
+    """A completion that is in the log and whose calls may not all have run. *nonce* is what its
+    turn was told."""
 
     event: Event
     completion: Completion
     turn: int
+    nonce: str | None = None
 
 
 class Reading(NamedTuple):
@@ -115,12 +117,9 @@ async def _read_text(completion: Completion, manner: Manner, *, beside: bool) ->
     return search() if len(text) < LARGE_TEXT else await anyio.to_thread.run_sync(search)
 
 
-def blocks_of(found: Extraction, read: Container[bytes], manner: Manner) -> tuple[Block, ...]:
-    """Return the blocks in the order in which they run: native ones, then those of the text.
-
-    *read* are the fingerprints of the calls that stand in what the agent was given to read.
-    """
-    held = holds(found.calls, read, manner.examples, manner.schemas)
+def blocks_of(found: Extraction, guard: Guard) -> tuple[Block, ...]:
+    """Return the blocks in the order in which they run: native ones, then those of the text."""
+    held = holds(found.calls, guard)
     outcomes: list[tuple[Call | Rejected, Hold | None]] = [
         *zip(found.calls, held, strict=True),
         *((rejected, None) for rejected in found.rejected),
@@ -131,7 +130,7 @@ def blocks_of(found: Extraction, read: Container[bytes], manner: Manner) -> tupl
 
 def is_fault(done: Done) -> bool:
     """Say whether a block went wrong through the model."""
-    if isinstance(done.block.found, Rejected):
+    if isinstance(done.block.found, Rejected) or done.block.held == "no_nonce":
         return True
     report = done.report
     return bool(report and report.error and report.error.code in MODEL_FAULTS)

@@ -30,7 +30,7 @@ from ksi_daemon.loop import Price
 from ksi_daemon.providers.model import Completion, Message, Request
 from ksi_daemon.router import Router, Submission, Submitted, new_id
 from ksi_daemon.security import SYSTEM
-from ksi_daemon.security.provenance import texts_of
+from ksi_daemon.security.provenance import Guard, is_harmless, texts_of
 from ksi_daemon.services.completions.blocks import (
     Block,
     Done,
@@ -82,6 +82,9 @@ class Exchange:
         self._calls: list[CallReport] = []
         self._rejected = 0
         self._result: Any = msgspec.UNSET
+        # What proves in this turn that a call is the agent's own, None if it was not told.
+        self._nonce: str | None = None
+        self._asked_for_nonce = False
         self._scope = anyio.CancelScope()
         self._stopped_for = "cancelled"
 
@@ -119,6 +122,7 @@ class Exchange:
         self._take_up()
         finish = None
         if unfinished is not None:
+            self._nonce = unfinished.nonce
             reading = await read(unfinished.completion, unfinished.event.id, self._manner)
             finish = await self._act(unfinished, self._blocks(unfinished.completion, reading))
         while finish is None and self._progress.may_ask(self._turn):
@@ -127,7 +131,9 @@ class Exchange:
 
     async def _turn_once(self) -> str | None:
         session, provider = self.session, self.session.provider
-        request = request_of(self._manner, session.messages, session.model, provider.capabilities)
+        self._nonce = self._manner.new_nonce(asked_for=self._asked_for_nonce)
+        spoken = self._manner.with_nonce(self._nonce)
+        request = request_of(spoken, session.messages, session.model, provider.capabilities)
         log_request(request, self._manner, session.messages)
         completion = await self._complete(request)
         self._progress.spend(request, completion)
@@ -165,8 +171,19 @@ class Exchange:
         self._text = said(found.final) if is_final else found.residual.strip()
         log_calls(found)
         manner = self._manner
-        read = self.session.readings.calls(manner.protocol, manner.schemas)
-        return blocks_of(found, read, manner)
+        guard = Guard(
+            read=self.session.readings.calls(manner.protocol, manner.schemas),
+            prompt=manner.examples,
+            tools=manner.schemas,
+            nonce=self._nonce,
+            strict=manner.strict_nonce,
+            unproven=frozenset(call.name for call in found.calls if self._is_harmless(call.name)),
+        )
+        return blocks_of(found, guard)
+
+    def _is_harmless(self, event: str) -> bool:
+        handlers = self._router.registry.handlers(event)
+        return bool(handlers) and is_harmless(event, handlers[0].effect)
 
     async def _store(
         self,
@@ -183,7 +200,7 @@ class Exchange:
         reply = Message("assistant", completion.text, native=native)
         submitted = await self._notify(
             "completion:result",
-            completion_data(turn, session.provider, completion, reading.extraction),
+            completion_data(turn, session.provider, completion, reading.extraction, self._nonce),
             event_id=completion_id,
             completion_id=completion_id,
             rows=(
@@ -220,6 +237,7 @@ class Exchange:
         """Run the calls of a stored completion; return a finish reason, or None to go on."""
         self._turn = kept.turn
         refused = self._refuses(blocks)
+        self._asked_for_nonce = any(block.held for block in blocks)
         done = [await self._run(kept, block, refused=refused) for block in blocks]
         # Who is terminated leaves nothing behind that a new agent of its id would find.
         await anyio.lowlevel.checkpoint_if_cancelled()
@@ -228,6 +246,7 @@ class Exchange:
             self._manner.schemas,
             on_malformed=self._manner.agreement.on_malformed,
             refused=refused,
+            provable=self._manner.has_nonce,
         )
         completion_id, text = kept.event.id, kept.completion.text
         mended = self._progress.judge(done, text, completion_id, self._turn)

@@ -37,27 +37,34 @@ _TOLD_AS: Final = {"unknown_event": "unknown_tool"}
 _EMPTY: Final = "(no output)"
 _HELD: Final = MappingProxyType(
     {
-        "echo": "stands word for word in a text that you were given. If you mean it, write it "
-        "with other arguments.",
-        "quoted": "is the example in your instructions, word for word. If you mean it, write it "
-        "with arguments of your own.",
+        "echo": "stands word for word in a text that you were given.",
+        "quoted": "is the example in your instructions, word for word.",
+        "no_nonce": "does not carry the key of its turn.",
     }
 )
+_PROVE: Final = "write it again with the key that your instructions name now."
+_CHANGE: Final = "write it with arguments of your own."
 _REFUSED: Final = "Not run: the reply holds something that is refused, so nothing of it was run."
 _AGAIN: Final = "Nothing of your reply was run. Send the whole reply again, as it should be."
 
 
 def answers(
-    done: Sequence[Done], schemas: Schemas, *, on_malformed: OnMalformed, refused: bool = False
+    done: Sequence[Done],
+    schemas: Schemas,
+    *,
+    on_malformed: OnMalformed,
+    refused: bool = False,
+    provable: bool = False,
 ) -> list[Message]:
     """Return the messages that answer a reply's blocks, none if nothing needs an answer.
 
     Each result is one of role tool, in the order of the calls; those of native calls come first.
     All that is wrong with blocks in the text is one message of the user behind them. *refused*:
-    no block of the reply was run.
+    no block of the reply was run. *provable*: the agent's next prompt has a key with which it can
+    say that a call is its own.
     """
     told = [message for each in done if (message := _result(each, schemas, refused=refused))]
-    parts = list(_corrections([each.block for each in done], on_malformed))
+    parts = list(_corrections([each.block for each in done], on_malformed, provable=provable))
     if refused:
         parts.append(_AGAIN)
     return [*told, Message("user", "\n\n".join(parts))] if parts else told
@@ -88,7 +95,7 @@ def _result(done: Done, schemas: Schemas, *, refused: bool) -> Message | None:
     if isinstance(found, Rejected):
         told = extraction.corrections([found])
     elif block.held:
-        told = _held(found.name, block.held)
+        told = _held(found.name, block.held, provable=False)
     else:
         told = _REFUSED
     if not block.native:
@@ -105,11 +112,13 @@ def _needs_answer(done: Done) -> bool:
     return not done.receipt and report.result not in (None, {}, "")
 
 
-def _corrections(blocks: Sequence[Block], on_malformed: OnMalformed) -> Iterator[str]:
+def _corrections(
+    blocks: Sequence[Block], on_malformed: OnMalformed, *, provable: bool
+) -> Iterator[str]:
     in_text = [block for block in blocks if not block.native]
     for block in in_text:
         if block.held and isinstance(block.found, Call):
-            yield _held(block.found.name, block.held)
+            yield _held(block.found.name, block.held, provable=provable)
     rejected = [block.found for block in in_text if isinstance(block.found, Rejected)]
     if rejected and on_malformed != "ignore":
         yield extraction.corrections(rejected)
@@ -176,5 +185,6 @@ def _shortened(text: str) -> str:
     return f"{text[:MAX_RESULT]}\n[{len(text) - MAX_RESULT} more characters are in the log]"
 
 
-def _held(name: str, why: Hold) -> str:
-    return f"Not run, {why}: your {name} call {_HELD[why]}"
+def _held(name: str, why: Hold, *, provable: bool) -> str:
+    mend = _PROVE if provable else _CHANGE
+    return f"Not run, {why}: your {name} call {_HELD[why]} If you mean it, {mend}"

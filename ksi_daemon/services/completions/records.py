@@ -32,6 +32,7 @@ _HELD: Final = MappingProxyType(
     {
         "echo": ErrorInfo("echo", "the call stands in a text that the agent was given to read"),
         "quoted": ErrorInfo("quoted", "the call stands in the agent's own system prompt"),
+        "no_nonce": ErrorInfo("no_nonce", "the call does not carry the key of its turn"),
     }
 )
 _REFUSED = ErrorInfo("reply_refused", "the reply was refused for another block of it")
@@ -53,6 +54,7 @@ def completion_data(
         "latency_ms": completion.latency_ms,
         "usage": completion.usage,
         "text": completion.text,
+        **({"nonce": nonce} if nonce else {}),
         **({"incomplete": completion.incomplete} if completion.incomplete else {}),
         **({"message": completion.message} if completion.message else {}),
         **({"thought": found.thought} if found.thought else {}),
@@ -69,7 +71,7 @@ def stored(event: Event) -> Stored:
         model=data["model"],
         message=data.get("message"),
     )
-    return Stored(event, completion, data["turn"])
+    return Stored(event, completion, data["turn"], data.get("nonce"))
 
 
 def block_id(completion_id: str, block: Block) -> str:
@@ -171,7 +173,7 @@ def _verdict(block: Block, *, refused: bool) -> str:
     if isinstance(block.found, Rejected):
         return "rejected"
     if block.held:
-        return "held"
+        return "rejected" if block.held == "no_nonce" else "held"
     if refused:
         return "rejected"
     return "repaired" if block.found.repairs else "strict"

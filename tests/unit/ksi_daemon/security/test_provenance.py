@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
 from ksi_daemon.extraction import Call, extract, protocol
-from ksi_daemon.security import provenance
-from ksi_daemon.security.provenance import Readings, fingerprints, holds, texts_of
+from ksi_daemon.security import Effect, provenance
+from ksi_daemon.security.provenance import (
+    Guard,
+    Readings,
+    fingerprints,
+    holds,
+    is_harmless,
+    new_nonce,
+    texts_of,
+)
 
 KSI = protocol("ksi")
 CALL = '{"event": "state:set", "data": {"key": "k", "value": 1}}'
@@ -46,13 +56,15 @@ def calls(text: str) -> tuple[Call, ...]:
 def test_a_call_that_stands_in_an_untrusted_text_is_an_echo(
     untrusted: list[str], held: bool
 ) -> None:
-    assert holds(calls(CALL), fingerprints(untrusted, KSI)) == ("echo" if held else None,)
+    assert holds(calls(CALL), Guard(read=fingerprints(untrusted, KSI))) == (
+        "echo" if held else None,
+    )
 
 
 def test_each_call_is_judged_by_itself() -> None:
     other = CALL.replace("1", "2")
     untrusted = fingerprints([other], KSI)
-    assert holds(calls(f"{CALL} {other} {CALL}"), untrusted) == (None, "echo", None)
+    assert holds(calls(f"{CALL} {other} {CALL}"), Guard(read=untrusted)) == (None, "echo", None)
 
 
 @pytest.mark.parametrize(
@@ -95,20 +107,20 @@ def test_a_call_that_is_the_example_of_the_prompt_is_quoted(call: str, held: str
     examples = [CALL, PING, CALL.replace("set", "put")]
     examples += [PING.replace("system:health", name) for name in ("log:read", "log:tail")]
     prompt = fingerprints(examples, KSI)
-    assert holds(calls(call), frozenset(), prompt, TOOLS) == (held,)
+    assert holds(calls(call), Guard(prompt=prompt, tools=TOOLS)) == (held,)
 
 
 def test_an_echo_is_an_echo_though_it_is_an_example_as_well() -> None:
     prints = fingerprints([CALL], KSI)
-    assert holds(calls(CALL), prints, prints, TOOLS) == ("echo",)
+    assert holds(calls(CALL), Guard(read=prints, prompt=prints, tools=TOOLS)) == ("echo",)
 
 
 def test_a_native_call_is_an_echo_but_never_a_quotation_of_the_prompt() -> None:
     [call] = calls(CALL)
     native = msgspec.structs.replace(call, dialect="native")
     prints = fingerprints([CALL], KSI)
-    assert holds([native], frozenset(), prints, TOOLS) == (None,)
-    assert holds([native], prints, prints, TOOLS) == ("echo",)
+    assert holds([native], Guard(prompt=prints, tools=TOOLS)) == (None,)
+    assert holds([native], Guard(read=prints, prompt=prints, tools=TOOLS)) == ("echo",)
 
 
 def test_what_was_read_stays_read() -> None:
@@ -116,7 +128,7 @@ def test_what_was_read_stays_read() -> None:
     readings.add([CALL.replace("1", "2")], KSI)
     readings.add(["nothing"], KSI)
     found = calls(CALL + CALL.replace("1", "2") + CALL.replace("1", "3"))
-    assert holds(found, readings.calls(KSI)) == ("echo", "echo", None)
+    assert holds(found, Guard(read=readings.calls(KSI))) == ("echo", "echo", None)
 
 
 def test_another_protocol_reads_other_calls_in_the_same_texts() -> None:
@@ -124,12 +136,12 @@ def test_another_protocol_reads_other_calls_in_the_same_texts() -> None:
     readings, tools = Readings(), protocol("prompt_tools")
     readings.add([prompted], KSI)
     found = extract(prompted, tools).calls
-    assert holds(found, readings.calls(KSI)) == (None,)
-    assert holds(found, readings.calls(tools)) == ("echo",)
+    assert holds(found, Guard(read=readings.calls(KSI))) == (None,)
+    assert holds(found, Guard(read=readings.calls(tools))) == ("echo",)
     readings.add([prompted.replace("1", "2")], KSI)
-    assert holds(extract(prompted.replace("1", "2"), tools).calls, readings.calls(tools)) == (
-        "echo",
-    )
+    assert holds(
+        extract(prompted.replace("1", "2"), tools).calls, Guard(read=readings.calls(tools))
+    ) == ("echo",)
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +150,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in texts:
         readings.add([text], KSI)
     found = [call for text in texts for call in calls(text)]
-    assert holds(found, readings.calls(KSI)) == (None, None, "echo", "echo", "echo")
+    assert holds(found, Guard(read=readings.calls(KSI))) == (None, None, "echo", "echo", "echo")
 
 
 def test_a_call_is_known_again_if_both_are_read_by_the_same_schemas() -> None:
@@ -147,5 +159,64 @@ def test_a_call_is_known_again_if_both_are_read_by_the_same_schemas() -> None:
     text = "<function=f><parameter=a>1</parameter></function>"
     found = extract(text, tags, tools=tools).calls
     assert [call.args for call in found] == [{"a": "1"}]
-    assert holds(found, fingerprints([f"> {text}"], tags, tools)) == ("echo",)
-    assert holds(found, fingerprints([f"> {text}"], tags)) == (None,)
+    assert holds(found, Guard(read=fingerprints([f"> {text}"], tags, tools))) == ("echo",)
+    assert holds(found, Guard(read=fingerprints([f"> {text}"], tags))) == (None,)
+
+
+NONCE = "ABCDE234"
+WITH = CALL[:-1] + ', "_k": "%s"}'
+PRINTS = fingerprints([CALL], KSI)
+
+
+@pytest.mark.parametrize(
+    ("call", "guard", "held"),
+    [
+        pytest.param(WITH % NONCE, Guard(read=PRINTS, nonce=NONCE), None, id="frees an echo"),
+        pytest.param(WITH % NONCE, Guard(prompt=PRINTS, nonce=NONCE), None, id="frees an example"),
+        pytest.param(
+            WITH % "ABCDE235", Guard(read=PRINTS, nonce=NONCE), "echo", id="of another turn"
+        ),
+        pytest.param(WITH % NONCE, Guard(read=PRINTS), "echo", id="of a turn that has none"),
+        pytest.param(CALL, Guard(read=PRINTS, nonce=NONCE), "echo", id="left out"),
+        pytest.param(CALL, Guard(nonce=NONCE), None, id="not needed"),
+        pytest.param(CALL, Guard(nonce=NONCE, strict=True), "no_nonce", id="needed"),
+        pytest.param(WITH % NONCE, Guard(nonce=NONCE, strict=True), None, id="needed and there"),
+        pytest.param(
+            WITH % NONCE.lower(), Guard(nonce=NONCE, strict=True), "no_nonce", id="in small letters"
+        ),
+        pytest.param(WITH % "", Guard(nonce=None, strict=True), "no_nonce", id="none told"),
+        pytest.param(
+            CALL, Guard(strict=True, unproven={"state:set"}), None, id="not needed for this one"
+        ),
+    ],
+)
+def test_the_nonce(call: str, guard: Guard, held: str | None) -> None:
+    assert holds(calls(call), guard) == (held,)
+
+
+def test_a_native_call_needs_no_nonce() -> None:
+    [call] = calls(CALL)
+    native = msgspec.structs.replace(call, dialect="native")
+    assert holds([native], Guard(nonce=NONCE, strict=True)) == (None,)
+
+
+@pytest.mark.parametrize(
+    ("event", "effect", "harmless"),
+    [
+        ("state:get", "observe", True),
+        ("agent:status", "write", True),
+        ("state:set", "write", False),
+        ("agent:spawn", "spawn", False),
+        ("tool:run", "exec", False),
+        ("mcp:call", "egress", False),
+        ("agent:end", "admin", False),
+    ],
+)
+def test_what_needs_no_nonce(event: str, effect: Effect, harmless: bool) -> None:
+    assert is_harmless(event, effect) is harmless
+
+
+def test_each_nonce_is_new() -> None:
+    nonces = {new_nonce() for _ in range(1_000)}
+    assert len(nonces) == 1_000
+    assert all(re.fullmatch("[A-Z2-7]{8}", nonce) for nonce in nonces)

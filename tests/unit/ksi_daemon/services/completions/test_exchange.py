@@ -432,7 +432,7 @@ async def test_an_echo_is_logged_and_the_agent_is_told(var: Path) -> None:
         assert held["data"]["text"] == QUOTE
         assert talk.told() == [
             "Not run, echo: your state:set call stands word for word in a text that you were "
-            "given. If you mean it, write it with other arguments."
+            "given. If you mean it, write it again with the key that your instructions name now."
         ]
         assert talk.rows("SELECT ordinal, verdict, code FROM attempts") == [
             (1, "held", "echo"),
@@ -475,7 +475,7 @@ async def test_the_example_of_the_prompt_is_held_and_the_agent_is_told(var: Path
         }
         assert talk.told()[0] == (
             "Not run, quoted: your state:set call is the example in your instructions, word for "
-            "word. If you mean it, write it with arguments of your own."
+            "word. If you mean it, write it again with the key that your instructions name now."
         )
 
 

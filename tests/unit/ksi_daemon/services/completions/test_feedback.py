@@ -20,7 +20,7 @@ SCHEMA = {
 SCHEMAS = {"a:b": SCHEMA, "a:c": {}}
 HELD = (
     "Not run, echo: your a:d call stands word for word in a text that you were given. "
-    "If you mean it, write it with other arguments."
+    "If you mean it, write it with arguments of your own."
 )
 
 
