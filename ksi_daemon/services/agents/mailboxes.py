@@ -25,8 +25,9 @@ from ksi_daemon.registry import Handler
 from ksi_daemon.router import Committed, Router
 from ksi_daemon.security import agent as agent_principal
 from ksi_daemon.security.provenance import MAX_TEXTS, Readings, texts_of
-from ksi_daemon.services.agents.agent import Agent, Waiting
+from ksi_daemon.services.agents.agent import Agent, Reply, Waiting
 from ksi_daemon.services.agents.spec import Defaults, Spec, loop_limits
+from ksi_daemon.work import Statement
 
 __all__ = ["AgentReader", "Exchanges", "Mailboxes", "unheard"]
 
@@ -107,14 +108,32 @@ class Mailboxes:
             )
 
     async def deliver(
-        self, agent: Agent, inbound: Inbound, settle: Callable[[Answer], None]
+        self,
+        agent: Agent,
+        inbound: Inbound,
+        settle: Callable[[Answer], None],
+        reply: Reply | None = None,
     ) -> None:
-        """Put a message into the mailbox, on disk first; *settle* is told the answer."""
+        """Put a message into the mailbox, on disk first; see ``Waiting`` for the others."""
         agent.arriving += 1
-        await self._arrive(agent, inbound, settle)
+        await self._arrive(agent, Waiting(inbound, settle, reply=reply))
 
-    async def requeue(self, agent: Agent, pending: PendingMessage) -> None:
-        """Put a message of an earlier run of the daemon back into the mailbox."""
+    def post(self, agent: Agent, inbound: Inbound) -> None:
+        """Put a message that is on disk into the mailbox."""
+        if not agent.terminated:
+            agent.mailbox.append(Waiting(inbound, unheard))
+            self._wake(agent)
+
+    async def requeue(
+        self,
+        agent: Agent,
+        pending: PendingMessage,
+        replying: Callable[[Agent, Event], Reply | None],
+    ) -> None:
+        """Put a message of an earlier run of the daemon back into the mailbox.
+
+        *replying* finds how an event's answer gets to the agent that asked.
+        """
         cause = await self.reader.event(pending.request_id)
         if cause is None:
             log.warning("message_without_event", request_id=pending.request_id)
@@ -127,7 +146,8 @@ class Mailboxes:
         )
         unfinished = pending.unfinished_completion
         event = await self.reader.event(unfinished) if unfinished else None
-        agent.mailbox.append(Waiting(inbound, unheard, pending.taken, event))
+        reply = replying(agent, cause)
+        agent.mailbox.append(Waiting(inbound, unheard, pending.taken, event, reply))
         self._wake(agent)
 
     def hear(self, agent: Agent, committed: Committed) -> None:
@@ -151,24 +171,29 @@ class Mailboxes:
 
     async def _overhear(self, agent: Agent, inbound: Inbound) -> None:
         try:
-            await self._arrive(agent, inbound, unheard)
+            await self._arrive(agent, Waiting(inbound, unheard))
         except StorageError as exc:
             # Nobody waits for it, and it is no reason to end the daemon.
             log.warning("message_lost", agent_id=agent.spec.agent_id, error=exc.message)
 
-    async def _arrive(
-        self, agent: Agent, inbound: Inbound, settle: Callable[[Answer], None]
-    ) -> None:
+    async def _arrive(self, agent: Agent, waiting: Waiting) -> None:
         try:
             if not agent.terminated:
-                await self._keep(agent, inbound)
+                await self._keep(agent, waiting.inbound)
         finally:
             agent.arriving -= 1
         if agent.terminated:
-            settle(Answer(inbound.request_id, "", "terminated", 0))
+            await self.abandon(agent, waiting)
             return
-        agent.mailbox.append(Waiting(inbound, settle))
+        agent.mailbox.append(waiting)
         self._wake(agent)
+
+    async def abandon(self, agent: Agent, waiting: Waiting) -> None:
+        """Tell who waits for an answer that the agent was terminated before it gave one."""
+        answer = Answer(waiting.inbound.request_id, "", "terminated", 0)
+        waiting.settle(answer)
+        if waiting.reply is not None:
+            await waiting.reply(answer, _answered_row(agent, waiting))
 
     async def _keep(self, agent: Agent, inbound: Inbound) -> None:
         await self._router.record(
@@ -212,8 +237,11 @@ class Mailboxes:
         inbound = waiting.inbound
         try:
             answer = await self._exchange(agent, waiting)
-            row = statements.message_answered(agent.spec.agent_id, inbound.request_id)
-            await self._router.record(row)
+            row = _answered_row(agent, waiting)
+            if waiting.reply is None:
+                await self._router.record(row)
+            else:
+                await waiting.reply(answer, row)
         except StorageError as exc:
             agent.session = None  # it may be ahead of the disk
             return _failed(inbound, exc.info())
@@ -275,6 +303,10 @@ class Mailboxes:
 
 def unheard(answer: Answer) -> None:
     """Tell nobody: the answer is in the log."""
+
+
+def _answered_row(agent: Agent, waiting: Waiting) -> Statement:
+    return statements.message_answered(agent.spec.agent_id, waiting.inbound.request_id)
 
 
 def _failed(inbound: Inbound, error: ErrorInfo) -> Answer:

@@ -18,8 +18,8 @@ import msgspec
 
 from ksi_daemon.component import Component
 from ksi_daemon.conversation import Answer, Inbound
-from ksi_daemon.errors import Conflict, Denied, InvalidData, NotFound
-from ksi_daemon.events import matches, now
+from ksi_daemon.errors import Conflict, Denied, InvalidData, NotFound, StorageError
+from ksi_daemon.events import Event, matches, now
 from ksi_daemon.log import statements
 from ksi_daemon.loop import agreement, overridden
 from ksi_daemon.router import (
@@ -27,17 +27,20 @@ from ksi_daemon.router import (
     Nothing,
     Notice,
     Router,
+    Submission,
     Submitted,
     Subscription,
     handles,
     new_id,
 )
-from ksi_daemon.security import Principal, is_permitted, not_covered
+from ksi_daemon.security import SYSTEM, Principal, is_permitted, not_covered
 from ksi_daemon.security import agent as agent_principal
-from ksi_daemon.services.agents.agent import Agent
+from ksi_daemon.services.agents.agent import Agent, Reply
 from ksi_daemon.services.agents.family import Families, FamilyLimits, adopted
 from ksi_daemon.services.agents.mailboxes import Mailboxes, unheard
+from ksi_daemon.services.agents.replies import answer_data, asker_of, reply_text
 from ksi_daemon.services.agents.spec import Defaults, Spawn, Spec, make_spec
+from ksi_daemon.work import Statement
 
 __all__ = ["Agents"]
 
@@ -60,13 +63,14 @@ class Send(msgspec.Struct, forbid_unknown_fields=True):
     """*untrusted*: the message quotes a document or a stranger. *wait*: reply with the answer.
 
     *protocol* overrides the agent's own for this exchange: a preset, or an object whose fields
-    replace those of the agent's.
+    replace those of the agent's. *reply*, for agents: the answer comes back as a message.
     """
 
     agent_id: str
     message: Annotated[str, msgspec.Meta(min_length=1)]
     untrusted: bool = False
     wait: bool = False
+    reply: bool = False
     protocol: str | dict[str, Any] | None = None
 
 
@@ -107,6 +111,7 @@ class Agents:
         Notice("agent:spawned", "An agent began to live."),
         Notice("agent:terminated", "An agent was terminated."),
         Notice("agent:restored", "An agent came back after a restart of the daemon."),
+        Notice("agent:answered", "An agent answered another's question."),
     )
 
     def __init__(
@@ -169,8 +174,12 @@ class Agents:
         """End agents for good: their exchanges are cancelled, their ids are free again."""
         chosen = self._chosen(data)
         if not data.dry_run:
-            for told in [self._end(self._agents.pop(agent_id), ctx) for agent_id in chosen]:
+            ended = [self._agents.pop(agent_id) for agent_id in chosen]
+            for told in [self._end(agent, ctx) for agent in ended]:
                 (await told).result()
+            for agent in ended:
+                while agent.mailbox:
+                    await self._mailboxes.abandon(agent, agent.mailbox.popleft())
         return {"terminated": chosen, "dry_run": data.dry_run}
 
     @handles("agent:cancel", effect="admin", example={"agent_id": "greeter"})
@@ -210,7 +219,8 @@ class Agents:
         if data.protocol is not None:
             agreement(overridden(agent.spec.protocol, data.protocol))  # refuse what cannot be
         if not data.wait:
-            await self._mailboxes.deliver(agent, inbound, unheard)
+            reply = self._replying(agent, ctx.event)
+            await self._mailboxes.deliver(agent, inbound, unheard, reply)
             return {"request_id": inbound.request_id}
         answered, answers = anyio.Event(), []
 
@@ -268,8 +278,40 @@ class Agents:
         living = {agent.spec.spawn_id for agent in self._agents.values()}
         self._families.restore(await self._mailboxes.reader.spawns(), living)
         for pending in await self._mailboxes.reader.pending_messages():
-            await self._mailboxes.requeue(self._agents[pending.agent_id], pending)
+            agent = self._agents[pending.agent_id]
+            await self._mailboxes.requeue(agent, pending, self._replying)
         return len(self._agents)
+
+    def _replying(self, agent: Agent, cause: Event) -> Reply | None:
+        """Return how the answer of *agent* gets to the agent that asked in *cause*, if one did."""
+        name = asker_of(cause)
+        asker = None if name is None else self._agents.get(name)
+        return None if asker is None else partial(self._reply, agent, asker, cause)
+
+    async def _reply(
+        self, agent: Agent, asker: Agent, cause: Event, answer: Answer, row: Statement
+    ) -> None:
+        """Give *asker* the answer: the notice, the message and *row* are one commit."""
+        if asker.terminated:
+            await self._router.record(row)
+            return
+        agent_id, event_id = agent.spec.agent_id, f"{cause.id}.answer"
+        content = reply_text(agent_id, cause, answer)
+        told = await self._router.submit(
+            Submission(
+                event="agent:answered",
+                data=msgspec.Raw(msgspec.json.encode(answer_data(agent_id, cause, answer))),
+                principal=SYSTEM,
+                cause=cause,
+                event_id=event_id,
+                idempotency_key=event_id,
+                agent_id=asker.spec.agent_id,
+                statements=(row, _waiting_row(asker.spec.agent_id, content, event_id)),
+            )
+        )
+        if told.outcome.error is not None:
+            raise StorageError(told.outcome.error.message, code=told.outcome.error.code)
+        self._mailboxes.post(asker, Inbound(cause=told.event, content=content, untrusted=True))
 
     def _parent(self, ctx: Context) -> Spec | None:
         """Return the agent that spawns, None for an operator; raise Denied if it may not."""
@@ -338,9 +380,6 @@ class Agents:
         self._mailboxes.exchanges.stop(agent_id, "terminated")
         for told in self.on_end:
             told(agent_id)
-        for waiting in agent.mailbox:
-            waiting.settle(Answer(waiting.inbound.request_id, "", "terminated", 0))
-        agent.mailbox.clear()
         # One commit, and before any of a new agent that takes the id, which is free from now on.
         return self._router.notify(
             "agent:terminated",
@@ -370,6 +409,10 @@ class Agents:
 def _inbound(data: Send, ctx: Context) -> Inbound:
     """Return the message as its reader shall see it: one from an agent says so."""
     if ctx.agent_id is None:
+        if data.reply:
+            raise InvalidData(
+                "reply is for agents", hint="a client says wait", details={"path": "reply"}
+            )
         return Inbound(
             cause=ctx.event,
             content=data.message,
@@ -382,6 +425,12 @@ def _inbound(data: Send, ctx: Context) -> Inbound:
         raise InvalidData("an agent cannot wait for another's answer", details={"path": "wait"})
     content = f"Message from agent {ctx.agent_id}:\n{data.message}"
     return Inbound(cause=ctx.event, content=content, untrusted=True)
+
+
+def _waiting_row(agent_id: str, content: str, request_id: str) -> Statement:
+    return statements.waiting_message(
+        agent_id=agent_id, content=content, untrusted=True, request_id=request_id, ts=now()
+    )
 
 
 def _described(agent: Agent) -> dict[str, Any]:
