@@ -59,5 +59,5 @@ def test_what_is_no_text() -> None:
     result = CliRunner().invoke(cli, ["protocol", "compare", "-"], input=b"\xff")
     assert (result.exit_code, result.stderr) == (
         1,
-        "error not_utf8: <stdin> is not UTF-8: byte 0xff at offset 0\n",
+        "error not_utf8: stdin is not UTF-8: byte 0xff at offset 0\n",
     )
