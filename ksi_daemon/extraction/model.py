@@ -23,7 +23,8 @@ EXTRACTOR_VERSION: Final = 2
 class Call(msgspec.Struct, frozen=True):
     """One action that a text asks for.
 
-    *start* and *end* are offsets in characters; ``text[start:end]`` alone gives the same call.
+    *start* and *end* are offsets in characters; ``text[start:end]`` alone gives the same call, but
+    for calls of one list that share its marks: of these, the span is that of the call in the list.
     *repairs* names every edit that was needed to read it. *nonce* is what the call carries to
     prove that it was written in this turn, None if it carries nothing.
     """
