@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from ksi_daemon.extraction import PRESETS, extract, protocol
-from ksi_daemon.security.provenance import echoed, fingerprints
+from ksi_daemon.security.provenance import Guard, fingerprints, holds
 from tests.false_fires.texts import LIBRARIES, READERS, fires, paths, tally, text_of
 
 SOURCES: Final = Path(__file__).parents[3] / "shared" / "sources"
@@ -45,7 +45,8 @@ def test_a_call_in_a_file_is_found(tmp_path: Path) -> None:
 def test_whoever_quotes_the_sources_is_held(name: str, preset: str, frame: str) -> None:
     settings = protocol(preset, mode="lenient", max_calls=1000)
     calls = extract(frame.replace("{}", TEXTS[name]), settings).calls
-    assert all(echoed(calls, fingerprints([TEXTS[name]], settings)))
+    guard = Guard(read=fingerprints([TEXTS[name]], settings))
+    assert all(hold == "echo" for hold in holds(calls, guard))
 
 
 @beside
@@ -53,15 +54,13 @@ def test_whoever_quotes_the_sources_is_held(name: str, preset: str, frame: str) 
 @pytest.mark.parametrize("preset", READERS)
 def test_whoever_quotes_a_part_of_the_sources_is_held(name: str, preset: str) -> None:
     settings = READERS[preset]
-    held = fingerprints([TEXTS[name]], settings)
+    guard = Guard(read=fingerprints([TEXTS[name]], settings))
     lines = TEXTS[name].splitlines(keepends=True)
     breaks = [0, *(n for n, line in enumerate(lines) if not line.strip()), len(lines)]
     fired = []
     for first, last in pairwise(breaks):
         calls = extract("".join(lines[first:last]), settings).calls
-        fired += [
-            call for call, is_held in zip(calls, echoed(calls, held), strict=True) if not is_held
-        ]
+        fired += [call for call, hold in zip(calls, holds(calls, guard), strict=True) if not hold]
     assert fired == []
 
 
