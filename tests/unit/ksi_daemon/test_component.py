@@ -235,6 +235,42 @@ def test_what_has_no_field_of_ksis_own_is_plain(lines: list[str], is_plain: bool
     assert render(component, {}) == ("Hi {{name|you}}.\n" if is_plain else "Hi you.\n")
 
 
+@pytest.mark.parametrize(
+    ("line", "understood"),
+    [
+        pytest.param("tools: Read, Grep ,Bash,", {"tools": ["Read", "Grep", "Bash"]}, id="commas"),
+        pytest.param("tools: [Read, 5, 'x:y']", {"tools": ["Read", "x:y"]}, id="a list"),
+        pytest.param("tools: {read: true, write: false}", {"tools": ["read"]}, id="switches"),
+        pytest.param("tools: {read: {deep: true}}", {}, id="an object"),
+        pytest.param("tools: '*'", {}, id="all: as if nothing was said"),
+        pytest.param("tools: ['*', Read]", {}, id="all and one"),
+        pytest.param("tools: ['state:*', 'a:b']", {"tools": ["state:*", "a:b"]}, id="events"),
+        pytest.param("tools:", {}, id="nothing"),
+        pytest.param("model: inherit", {}, id="that of whoever asks"),
+        pytest.param("model: sonnet", {"model": "sonnet"}, id="an alias"),
+        pytest.param("model: [a, b]", {}, id="models"),
+        pytest.param("version: 2", {"version": "2"}, id="a number"),
+        pytest.param("name: 5", {}, id="a name"),
+    ],
+)
+def test_what_is_understood_of_files_of_other_programs(
+    line: str, understood: dict[str, Any]
+) -> None:
+    assert fields("description: d", line) == Component(
+        name="n", text="Text.\n", description="d", **understood
+    )
+
+
+def test_of_a_file_of_another_program_nothing_but_its_description_need_be_yaml() -> None:
+    component = fields("description: Use it: often", "tools: [Read, Bash", "x: &a [*a]", "tags: *")
+    assert component.description == "Use it: often"
+    assert component.tools == ["Read", "Bash"]
+    with pytest.raises(ComponentError, match="not usable YAML"):
+        fields("description: Use it: often", "profile: team")
+    with pytest.raises(ComponentError, match="not usable YAML"):
+        fields("summary: Use it: often")
+
+
 @given(st.text(max_size=200))
 def test_any_text_is_a_component_or_an_error(text: str) -> None:
     try:
