@@ -185,3 +185,21 @@ async def test_S004_40_native_calls_over_each_wire(vendor: str) -> None:
     assert (answer["text"], answer["turns"]) == ("Done.", 2)
     assert found == [{"data": ARGS | {"agent_id": "a"}, "status": "handled", "dialect": "native"}]
     assert replayed(vendor, server.exchanges[1].body) == SENT[vendor]
+
+
+async def test_an_agent_may_not_have_a_command_run_as_a_provider() -> None:
+    command = {"type": "cli", "argv": ["true"]}
+    asks = [
+        {"event": "completion:run", "data": {"prompt": "p", "provider": command}},
+        {"event": "agent:spawn", "data": {"system": "s", "provider": command}},
+    ]
+    script = {"type": "scripted", "replies": ["\n".join(map(json.dumps, asks))]}
+    async with daemon() as ksi:
+        allow = ["completion:run", "agent:spawn"]
+        fields = {"agent_id": "a", "system": "s", "provider": script, "allow": allow}
+        await ksi.request("agent:spawn", fields)
+        answer = await ksi.send("a", "Go.")
+    assert [(call["name"], call["error"]["message"]) for call in answer["calls"]] == [
+        ("completion:run", "an agent may not choose a provider object"),
+        ("agent:spawn", "an agent may not choose a provider object"),
+    ]

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 
 from ksi_daemon.conversation import Answer, Inbound, Session
-from ksi_daemon.errors import Conflict, InvalidData, KsiError, NotFound
+from ksi_daemon.errors import Conflict, Denied, InvalidData, KsiError, NotFound
 from ksi_daemon.events import ErrorInfo, Event, Outcome
 from ksi_daemon.loop import Price
 from ksi_daemon.router import (
@@ -82,6 +82,9 @@ class Completions:
     async def run(self, data: Ask, ctx: Context) -> dict[str, Any]:
         """Ask a model once, without an agent; what it calls is told and not run."""
         check(data)
+        # A provider may be a command.
+        if isinstance(data.provider, dict) and not ctx.principal.operator:
+            raise Denied("an agent may not choose a provider object")
         provider = self._provider_of(data.provider)
         request_id = ctx.event.id
         scope = self._asked[request_id] = anyio.CancelScope()
