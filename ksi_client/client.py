@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
 from itertools import count
 from typing import Any, Final, Unpack, cast
@@ -154,12 +154,14 @@ class Client:
         *,
         after_seq: int | None = None,
         include: Iterable[str] = (),
+        on_begun: Callable[[], object] = lambda: None,
     ) -> AsyncIterator[Push]:
         """Follow the events that match: those after *after_seq* first, then live.
 
         No event is left out and none comes twice, over lost connections, restarts of the daemon
         and falling behind. Without *after_seq* it begins with what comes next. *include*
-        "outcomes" also brings how events ended that had not ended when they came.
+        "outcomes" also brings how events ended that had not ended when they came, "text" what
+        models write while they do. *on_begun* is called each time the daemon has subscribed us.
         """
         cursor = Cursor(patterns, after_seq=after_seq, include=include)
         waits = pauses(self._patience_s)
@@ -169,6 +171,7 @@ class Client:
                     async for frame in frames:
                         if frame.subscription is None:
                             cursor.begun(frame.answer())
+                            on_begun()
                             waits = pauses(self._patience_s)
                         elif (push := cursor.take(frame)) is not None:
                             yield push

@@ -66,6 +66,8 @@ class Cursor:
         """Return what *frame* brings, or None if it was handed on before."""
         if frame.seq is None:
             return None
+        if frame.text is not None:
+            return Push(frame.seq, text=frame.text)
         if frame.event is not None:
             return self._event(frame.seq, frame.event)
         if frame.outcome is not None and frame.seq in self._open:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, overload
 import msgspec
 
 from ksi_client.errors import DaemonError
-from ksi_daemon.events import ErrorInfo, Event, Status
+from ksi_daemon.events import ErrorInfo, Event, Piece, Status
 from ksi_daemon.protocol import FrameReader, FrameTooLarge, Wire
 
 __all__ = [
@@ -101,11 +101,13 @@ class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Push(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a subscription brings: an *event*, or the *outcome* of the event that has this *seq*."""
+    """What a subscription brings: an *event*, the *outcome* of the event that has this *seq*, or a
+    piece of *text* of a reply that is being written, some of which may be left out."""
 
     seq: int
     event: Event | None = None
     outcome: Ending | None = None
+    text: Piece | None = None
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -121,6 +123,7 @@ class Frame(msgspec.Struct, frozen=True):
     subscription: str | None = None
     event: Event | None = None
     outcome: Ending | None = None
+    text: Piece | None = None
     lagged: bool = False
     closing: bool = False
 

@@ -22,6 +22,7 @@ __all__ = [
     "ErrorInfo",
     "Event",
     "Outcome",
+    "Piece",
     "Status",
     "is_event_name",
     "is_tool_name",
@@ -105,6 +106,16 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     result: msgspec.Raw | None = None
     error: ErrorInfo | None = None
     duration_ms: float | None = None
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A piece of the text of a reply as the model writes it, in *turn* of the exchange that
+    *request_id* began. It is told to those who listen and never logged: the whole reply is."""
+
+    agent_id: str
+    request_id: str
+    turn: int
+    text: str
 
 
 def now() -> datetime:

@@ -12,7 +12,7 @@ from functools import cached_property
 import msgspec
 import structlog
 
-from ksi_daemon.events import Event, Outcome, matches_any
+from ksi_daemon.events import Event, Outcome, Piece, matches_any
 
 __all__ = ["Committed", "Feed", "Subscription"]
 
@@ -31,11 +31,15 @@ class Committed:
 
 
 class Subscription(msgspec.Struct, frozen=True, eq=False):
-    """What one subscriber wants: *committed* for each event, *ended* for each later outcome."""
+    """What one subscriber wants: *committed* for each event, *ended* for each later outcome,
+    *heard* for each piece of the replies of all agents while they are written."""
 
     patterns: tuple[str, ...]
     committed: Callable[[Committed], None]
     ended: Callable[[Event, Outcome], None] | None = None
+    heard: Callable[[Piece], None] | None = None
+    # A part of the daemon, which is not counted among those who listen.
+    inner: bool = False
 
 
 class Feed:
@@ -48,7 +52,7 @@ class Feed:
         self._wanted: dict[str, tuple[Subscription, ...]] = {}
 
     def __len__(self) -> int:
-        return len(self._subscriptions)
+        return sum(not subscription.inner for subscription in self._subscriptions)
 
     def subscribe(self, subscription: Subscription) -> Callable[[], None]:
         """Add *subscription*; the function that is returned takes it away again."""
@@ -76,6 +80,17 @@ class Feed:
         for subscription in self._who_wants(event.name):
             if subscription.ended is not None:
                 _tell(subscription.ended, event, outcome)
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether anybody wants to hear replies while they are written."""
+        return any(each.heard is not None for each in self._subscriptions)
+
+    def heard(self, piece: Piece) -> None:
+        """Tell those who listen of a *piece* of a reply."""
+        for subscription in tuple(self._subscriptions):
+            if subscription.heard is not None:
+                _tell(subscription.heard, piece)
 
     def _who_wants(self, name: str) -> tuple[Subscription, ...]:
         wanted = self._wanted.get(name)

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ksi_daemon.errors import ProtocolError
-from ksi_daemon.events import EMPTY, ErrorInfo, Event, Outcome
+from ksi_daemon.events import EMPTY, ErrorInfo, Event, Outcome, Piece
 
 __all__ = ["Push", "Reply", "Wire", "decode_request", "encode"]
 
@@ -44,14 +44,18 @@ class Push(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a subscription is sent without asking.
 
     *event* for a committed event; *outcome* for the end of one that was pushed before it had
-    ended (asked for by ``include: ["outcomes"]``); *lagged* as the last word of a subscription
-    that did not keep up: resume with ``after_seq`` = *seq*; *closing* when the daemon stops.
+    ended (asked for by ``include: ["outcomes"]``); *text* for a piece of a reply that is being
+    written (``include: ["text"]``): it has no place in the log, *seq* is that of the last event
+    pushed, and where the connection has no room it is left out; *lagged* as the last word of a
+    subscription that did not keep up: resume with ``after_seq`` = *seq*; *closing* when the
+    daemon stops.
     """
 
     subscription: str
     seq: int
     event: Event | msgspec.UnsetType = msgspec.UNSET
     outcome: Outcome | msgspec.UnsetType = msgspec.UNSET
+    text: Piece | msgspec.UnsetType = msgspec.UNSET
     lagged: bool = False
     closing: bool = False
 

@@ -22,7 +22,7 @@ import anyio.abc
 import msgspec
 
 from ksi_daemon.errors import InvalidData, KsiError, NotFound
-from ksi_daemon.events import Event, Outcome
+from ksi_daemon.events import Event, Outcome, Piece
 from ksi_daemon.log.model import EventFilter
 from ksi_daemon.protocol import Push, encode
 from ksi_daemon.router import Channel, Committed, Context, Router, Subscription, handles
@@ -34,11 +34,11 @@ PAGE: Final = 500
 
 class Subscribe(msgspec.Struct, forbid_unknown_fields=True):
     """*after_seq*: first send what was logged after it. *include* "outcomes": also how events
-    ended that had not ended when they were sent."""
+    ended that had not ended when they were sent; "text": also what models write, as they do."""
 
     patterns: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=64)] = ("*",)
     after_seq: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
-    include: tuple[Literal["outcomes"], ...] = ()
+    include: tuple[Literal["outcomes", "text"], ...] = ()
 
 
 class Unsubscribe(msgspec.Struct, forbid_unknown_fields=True):
@@ -134,6 +134,7 @@ class _Follower:
         self._ended = False
         self._wake = anyio.Event()
         self._wants_outcomes = "outcomes" in wanted.include
+        self._wants_text = "text" in wanted.include
         self._ends: dict[int, Outcome] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
         # Pushes differ in their head only; the event is encoded once for all subscribers.
@@ -163,7 +164,8 @@ class _Follower:
         self._unsubscribe()
         self._joined_at = self._router.feed.last_seq
         ended = self._on_ended if self._wants_outcomes else None
-        subscription = Subscription(self._wanted.patterns, self._on_committed, ended)
+        heard = self._on_heard if self._wants_text else None
+        subscription = Subscription(self._wanted.patterns, self._on_committed, ended, heard)
         self._unsubscribe = self._router.subscribe(subscription)
 
     async def _send_page(self, reader: Reader) -> int:
@@ -218,6 +220,11 @@ class _Follower:
             self._send(seq, encode(Push(self._name, seq, outcome=outcome)))
         else:
             self._ends[seq] = outcome
+
+    def _on_heard(self, piece: Piece) -> None:
+        """Tell a piece of a reply, if there is room: the whole reply comes as an event."""
+        if not self._queue and not self._holding:
+            self.channel.push(encode(Push(self._name, self._position, text=piece)))
 
     def _line(self, committed: Committed) -> bytes:
         seq = str(committed.event.seq).encode()

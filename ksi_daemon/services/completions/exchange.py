@@ -23,7 +23,7 @@ import structlog
 
 from ksi_daemon.conversation import Answer, CallReport, Inbound, Manner, Session
 from ksi_daemon.errors import ProviderError, StorageError
-from ksi_daemon.events import CallRef, ErrorInfo, Event, Outcome
+from ksi_daemon.events import CallRef, ErrorInfo, Event, Outcome, Piece
 from ksi_daemon.extraction import Call, Rejected
 from ksi_daemon.log import statements
 from ksi_daemon.loop import Price
@@ -153,11 +153,19 @@ class Exchange:
 
     async def _complete(self, request: Request) -> Completion:
         started = time.perf_counter()
-        completion = await self.session.provider.complete(request)
+        completion = await self.session.provider.complete(request, self._listener())
         if not completion.latency_ms:
             elapsed = (time.perf_counter() - started) * 1000
             completion = msgspec.structs.replace(completion, latency_ms=round(elapsed, 3))
         return completion
+
+    def _listener(self) -> Callable[[str], None] | None:
+        """Return what takes the text of the next reply as it comes, None if nobody listens."""
+        feed = self._router.feed
+        if not feed.has_listeners:
+            return None
+        agent_id, request_id = self.session.agent_id, self._inbound.request_id
+        return lambda text: feed.heard(Piece(agent_id, request_id, self._turn + 1, text))
 
     def _blocks(self, completion: Completion, reading: Reading) -> tuple[Block, ...]:
         """Return the blocks of *completion* that count, and keep its visible text."""

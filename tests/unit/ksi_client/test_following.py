@@ -7,7 +7,7 @@ import pytest
 
 from ksi_client.following import Cursor, pauses
 from ksi_client.wire import Answer, Ending, Frame, Push
-from ksi_daemon.events import ErrorInfo, Event, Status
+from ksi_daemon.events import ErrorInfo, Event, Piece, Status
 
 
 def event(seq: int, status: Status = "handled", error: ErrorInfo | None = None) -> Event:
@@ -123,3 +123,10 @@ def test_what_is_handed_on(include: list[str], frames: list[Frame], expected: li
     cursor = Cursor("*", after_seq=0, include=include)
     taken = [cursor.take(frame) for frame in frames]
     assert [push for push in taken if push is not None] == expected
+
+
+def test_pieces_of_text_have_no_place() -> None:
+    cursor = Cursor("*", after_seq=5, include=["text"])
+    piece = Piece("ada", "r1", 1, "Hel")
+    assert cursor.take(Frame(seq=9, subscription="s", text=piece)) == Push(9, text=piece)
+    assert cursor.data()["after_seq"] == 5

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from ksi_daemon.events import EMPTY, Event, Outcome
+from ksi_daemon.events import EMPTY, Event, Outcome, Piece
 from ksi_daemon.feed import Committed, Feed, Subscription
 
 
@@ -89,6 +89,7 @@ def test_who_comes_or_goes_later_is_heeded() -> None:
     feed.publish([event("a:b", 3)])
     assert first.heard == [("a:b", 1), ("a:b", 2)]
     assert second.heard == [("a:b", 2), ("a:b", 3)]
+    feed.subscribe(Subscription(("*",), second.committed, inner=True))
     assert len(feed) == 1
 
 
@@ -136,3 +137,22 @@ def test_names_of_strangers_are_not_kept_for_ever() -> None:
     feed.publish([event("a:b", 5_001)])
     assert ear.heard == [("a:b", 5_001)]
     assert len(feed._wanted) < 5_000
+
+
+def test_pieces_of_replies_go_to_those_who_listen() -> None:
+    feed, ear = Feed(), Ear("*")
+    feed.subscribe(ear.subscription)
+    assert not feed.has_listeners
+    heard: list[str] = []
+    stop = feed.subscribe(
+        Subscription(("a:*",), ear.committed, heard=lambda piece: heard.append(piece.text))
+    )
+    feed.subscribe(Subscription(("*",), ear.committed, heard=raising))
+    assert feed.has_listeners
+    with capture_logs() as logs:
+        feed.heard(Piece("ada", "r1", 1, "Hel"))
+    assert (heard, [log["event"] for log in logs]) == (["Hel"], ["subscriber_failed"])
+    stop()
+    with capture_logs():
+        feed.heard(Piece("ada", "r1", 1, "lo"))
+    assert (heard, feed.last_seq) == (["Hel"], 0)

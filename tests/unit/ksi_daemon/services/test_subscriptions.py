@@ -477,3 +477,27 @@ async def test_only_who_has_a_connection_can_subscribe(var: Path) -> None:
         )
         assert submitted.outcome.error is not None
         assert submitted.outcome.error.message == "only a client with a connection can subscribe"
+
+
+async def test_what_a_model_writes_is_told_while_it_writes_and_not_logged(var: Path) -> None:
+    text = "A reply that is long enough to come in several pieces. " * 5
+    provider = {"type": "scripted", "replies": [text, "two"]}
+    async with running_daemon(var) as path, connected(path) as peer, connected(path) as deaf:
+        await peer.ask("monitor:subscribe", {"include": ["text"]})
+        await deaf.ask("monitor:subscribe", {"patterns": ["completion:*"]})
+        await peer.ask("agent:spawn", {"agent_id": "ada", "system": "s", "provider": provider})
+        sent = await peer.ask("agent:send", {"agent_id": "ada", "message": "go", "wait": True})
+        lines: list[dict[str, Any]] = []
+        with anyio.fail_after(20):
+            while not lines or lines[-1].get("event", {}).get("event") != "completion:result":
+                lines.append(await peer.pushed())
+            quiet = await deaf.pushed()
+        logged = await peer.ask("monitor:get_events", {"patterns": ["*"]})
+    pieces = [line["text"] for line in lines if "text" in line]
+    assert "".join(piece["text"] for piece in pieces) == text
+    assert len(pieces) > 1
+    assert {(each["agent_id"], each["request_id"], each["turn"]) for each in pieces} == {
+        ("ada", sent["request_id"], 1)
+    }
+    assert quiet["event"]["event"] == "completion:result"
+    assert not [each for each in logged["events"] if each["event"] == "completion:text"]
