@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,10 @@ def run(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
         case "change":
             write({"method": "notifications/tools/list_changed"})
             return text("changed")
+        case "leave":
+            # Gone once the answer is read: nobody waits for anything then.
+            threading.Timer(0.05, os._exit, [0]).start()
+            return text("bye")
         case "chatter":
             sys.stdout.write("this is a line of a log\n{\n\n")
             return text("still here")

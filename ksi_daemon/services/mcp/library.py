@@ -15,7 +15,8 @@ def load() -> Connect:
     """
     try:
         from ksi_daemon.services.mcp.connection import connected
-    except ImportError as exc:
+    # Another version of the package may break in any way; it must not cost the daemon.
+    except Exception as exc:
         raise KsiError(
             f"MCP servers need the package mcp: {exc}",
             code="extra_missing",

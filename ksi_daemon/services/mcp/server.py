@@ -16,7 +16,7 @@ import anyio.to_thread
 import structlog
 
 from ksi_daemon import registry
-from ksi_daemon.errors import KsiError
+from ksi_daemon.errors import KsiError, NotFound
 from ksi_daemon.files import FileStore
 from ksi_daemon.registry import Handler
 from ksi_daemon.router import Context, Router
@@ -27,6 +27,8 @@ __all__ = ["Server"]
 
 FIRST_WAIT_S: Final = 0.5
 LONGEST_WAIT_S: Final = 60.0
+# A server that ends sooner is waited for longer and longer.
+STEADY_S: Final = 30.0
 # A server that says all the time that its tools have changed is asked so often, not more.
 RELIST_S: Final = 0.5
 MAX_ERROR: Final = 2_000
@@ -75,26 +77,27 @@ class Server:
         """The tools that a person approved, in the server's order."""
         return list((self._approved or {}).values())
 
-    def described(self) -> dict[str, Any]:
-        """Return what a person is told of the server."""
-        offers = self._offers
-        return {
-            "name": self.spec.name,
-            "server": self.spec.url or list(self.spec.argv),
-            "state": "ready" if self._connection else "starting" if not self.error else "down",
-            "error": self.error.message if self.error else None,
-            "tools": [
-                {"tool": name, "event": self.spec.event(name), "state": state, "why": why}
-                for name, (state, why) in offers.items()
-            ],
-        }
+    def described(self, *, in_full: bool) -> dict[str, Any]:
+        """Return how the server is; *in_full* for a person, since arguments may be secrets."""
+        tools = [
+            {"tool": name, "event": self.spec.event(name), "state": state, "why": why}
+            for name, (state, why) in self._offers.items()
+        ]
+        state = "ready" if self._connection else "down" if self.error else "starting"
+        told = {"name": self.spec.name, "state": state, "tools": tools}
+        if not in_full:
+            return told
+        error = self.error.message if self.error else None
+        return {**told, "server": self.spec.url or list(self.spec.argv), "error": error}
 
     async def run(self) -> None:
         """Keep the server up until ``stop``."""
         wait = FIRST_WAIT_S
         with self._scope:
             while True:
-                if await self._lived():
+                begun = anyio.current_time()
+                await self._live()
+                if anyio.current_time() - begun > STEADY_S:
                     wait = FIRST_WAIT_S
                 await anyio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT_S)
@@ -108,9 +111,15 @@ class Server:
         self.settled.set()
 
     def approve(self, names: Iterable[str] | None) -> list[str]:
-        """Approve *names*, or all, as they are listed now; return those that were not before."""
+        """Approve *names*, or all that wait, as they are listed now; return which.
+
+        Raise NotFound for one that does not wait.
+        """
         waiting = [name for name, offer in self._offers.items() if offer.state in _WAITING]
-        chosen = waiting if names is None else [name for name in names if name in waiting]
+        chosen = waiting if names is None else list(names)
+        for name in chosen:
+            if name not in waiting:
+                raise NotFound("tool that waits for approval", name, waiting)
         known = dict(self._approved or {})
         for name in chosen:
             if name in self._listed:
@@ -121,8 +130,8 @@ class Server:
         self._offer(self._listed)
         return chosen
 
-    async def _lived(self) -> bool:
-        """Connect and stay until the server is gone; say whether it ever answered."""
+    async def _live(self) -> None:
+        """Connect and stay until the server is gone."""
         answered = False
         try:
             connect = await self._load()
@@ -143,7 +152,6 @@ class Server:
         log.info("mcp_server_down", server=self.spec.name, error=str(self.error))
         if answered:
             self._tell("mcp:disconnected", {"error": self.error.message if self.error else ""})
-        return answered
 
     async def _take(self, connection: Connection) -> None:
         """Ask for the tools and offer those that are as they were approved."""

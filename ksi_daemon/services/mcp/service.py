@@ -96,7 +96,7 @@ class McpServers:
         except BaseException:
             self._stop(data.name)
             raise
-        return server.described()
+        return server.described(in_full=True)
 
     @handles("mcp:remove_server", effect="admin", example={"name": "memory"})
     async def remove_server(self, data: Which, ctx: Context) -> dict[str, Any]:
@@ -109,7 +109,8 @@ class McpServers:
     @handles("mcp:list", effect="observe", inline=True, example={})
     def list_servers(self, data: Nothing, ctx: Context) -> dict[str, Any]:
         """List the MCP servers, how they are, and what became of each of their tools."""
-        return {"servers": [server.described() for server in self._servers.values()]}
+        in_full = ctx.principal.operator
+        return {"servers": [each.described(in_full=in_full) for each in self._servers.values()]}
 
     @handles("mcp:approve", effect="admin", example={"name": "memory"})
     async def approve(self, data: Approve, ctx: Context) -> dict[str, Any]:
@@ -117,7 +118,7 @@ class McpServers:
         server = self._existing(data.name)
         approved = server.approve(data.tools)
         await self._keep(server)
-        return {"approved": approved, **server.described()}
+        return {"approved": approved, **server.described(in_full=True)}
 
     async def restore(self) -> int:
         """Start the servers that an earlier run of the daemon had; return how many."""

@@ -147,7 +147,11 @@ async def test_a_call_is_an_event_with_the_rights_of_who_asks(tmp_path: Path) ->
     assert denied.outcome.error.code == "denied"
 
 
-async def test_a_file_that_was_dropped_in_just_now_is_called(tmp_path: Path) -> None:
+async def test_a_file_that_was_dropped_in_just_now_is_listed_and_called(tmp_path: Path) -> None:
+    async with house(tmp_path) as router:
+        (tmp_path / "words.py").write_text(WORDS)
+        assert await names(router, {}) == ["count_words", "forget"]
+    (tmp_path / "words.py").unlink()
     async with house(tmp_path) as router:
         (tmp_path / "words.py").write_text(WORDS)
         call = {"name": "count_words", "arguments": {"text": "one two", "least": 4}}

@@ -182,6 +182,20 @@ async def test_S000_46_a_server_that_dies_costs_its_own_calls_and_comes_back() -
         assert gone["server"] == "fake"
 
 
+async def test_a_server_that_goes_while_nobody_asks_is_noticed_and_comes_back() -> None:
+    async with new_house() as ksi:
+        await ksi.add(tool("leave"), tool("echo"))
+        assert await ksi.ask("fake.leave") == "bye"
+
+        async def is_back() -> bool:
+            return len(await ksi.logged("mcp:connected")) == 2
+
+        await ksi.until(is_back)
+        [gone] = await ksi.logged("mcp:disconnected")
+        assert gone["error"] == "the program has ended"
+        assert await ksi.ask("fake.echo", {"text": "again"}) == "again"
+
+
 async def test_a_server_that_says_too_much_is_cut_off_and_comes_back() -> None:
     async with new_house() as ksi:
         await ksi.add(tool("huge"), tool("echo"))
@@ -259,6 +273,8 @@ async def test_a_tool_that_changes_is_disabled_until_a_person_approves_it(
         assert (await ksi.refused("fake.added")).code == "unknown_event"
         [drift] = await ksi.logged("mcp:drifted")
         assert drift["tools"] == {"echo": "changed", "added": "new"}
+        early = await ksi.refused("mcp:approve", {"name": "fake", "tools": ["change"]})
+        assert early.code == "not_found"
         approved = await ksi.ask("mcp:approve", {"name": "fake", "tools": ["echo"]})
         assert approved["approved"] == ["echo"]
         assert await ksi.ask("fake.echo", {"secret": "", "text": "a"}) == "a"
@@ -356,3 +372,26 @@ async def test_a_server_is_added_once_and_found_by_name() -> None:
         )
         missing = await ksi.refused("mcp:remove_server", {"name": "fak"})
     assert (missing.code, missing.hint) == ("not_found", "did you mean 'fake'?")
+
+
+async def test_an_agent_is_not_told_how_a_server_is_run() -> None:
+    reply = json.dumps({"event": "mcp:list", "data": {}})
+    async with new_house() as ksi:
+        await ksi.add(tool("echo"))
+        agent = {"agent_id": "a", "system": "Test.", "allow": ["mcp:list", "mcp:*"]}
+        provider = {"type": "scripted", "replies": [reply, "done"]}
+        await ksi.ask("agent:spawn", {**agent, "provider": provider})
+        answer = await ksi.ask("agent:send", {"agent_id": "a", "message": "go", "wait": True})
+    [server] = answer["calls"][0]["result"]["servers"]
+    assert sorted(server) == ["name", "state", "tools"]
+
+
+async def test_an_agent_adds_no_server_by_a_pattern() -> None:
+    reply = json.dumps({"event": "mcp:add_server", "data": {"name": "x", "argv": ["true"]}})
+    async with new_house() as ksi:
+        agent = {"agent_id": "a", "system": "Test.", "allow": ["*"]}
+        provider = {"type": "scripted", "replies": [reply, "done"]}
+        await ksi.ask("agent:spawn", {**agent, "provider": provider})
+        answer = await ksi.ask("agent:send", {"agent_id": "a", "message": "go", "wait": True})
+        assert answer["calls"][0]["error"]["code"] == "denied"
+        assert await ksi.ask("mcp:list") == {"servers": []}
