@@ -11,7 +11,7 @@ from ksi_client.views.tables import GAP, Cell, Column, pairs, plain, table
 __all__ = ["created", "inspected", "listed", "shown", "validated"]
 
 _TEXT: Final = "text"
-_NO_FIELDS: Final = (_TEXT, "plain", "digest")
+_NO_FIELDS: Final = (_TEXT, "plain", "digest", "tree")
 # A part's relation to what it is a part of, as a person would say it.
 _RELATIONS: Final = {"extends": "extends", "mixin": "mixes in", "dependency": "depends on"}
 

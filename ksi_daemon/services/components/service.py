@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from ksi_daemon.component import Component, parse, render
-from ksi_daemon.composition import compose
+from ksi_daemon.composition import Composed, compose
 from ksi_daemon.errors import ComponentError, Conflict, Denied
 from ksi_daemon.router import Context, Router, handles
 from ksi_daemon.services.components.check import problems
@@ -101,15 +101,15 @@ class Components:
         return component | {"digest": _digest(text)}
 
     @handles("composition:render_component", effect="observe", example={"name": "agents/greeter"})
-    def render_component(self, data: Render, ctx: Context) -> dict[str, str]:
-        """Return a component's text with all its parts, its variables filled in."""
-        return {"text": render(self._composed(data.name), data.variables)}
+    def render_component(self, data: Render, ctx: Context) -> dict[str, Any]:
+        """Return a component's text with its variables filled in, and the tree of its parts."""
+        composed = self._composed(data.name)
+        return {"text": render(composed.component, data.variables), "tree": composed.tree}
 
     @handles("composition:inspect", effect="observe", example={"name": "agents/greeter"})
     def inspect(self, data: Name, ctx: Context) -> dict[str, Any]:
         """Tell what a component is made of: its parts, and where each of its fields is from."""
-        component = self._files.load(data.name)
-        composed = compose(component, self._loader(data.name))
+        composed = self._composed(data.name)
         return {
             "name": data.name,
             "tree": composed.tree,
@@ -152,8 +152,8 @@ class Components:
         self._files.remove(data.name)
         return {"name": name}
 
-    def _composed(self, name: str) -> Component:
-        return compose(self._files.load(name), self._loader(name)).component
+    def _composed(self, name: str) -> Composed:
+        return compose(self._files.load(name), self._loader(name))
 
     def _loader(self, name: str) -> Any:
         """Return what loads the parts of component *name*: only a draft may be made of drafts."""

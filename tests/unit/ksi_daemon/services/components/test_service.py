@@ -59,9 +59,9 @@ async def test_get_and_render(var: Path, root: Path) -> None:
             "digest": hashlib.sha256(GREETER.encode()).hexdigest(),
         }
         asked: dict[str, Any] = {"name": "agents/greeter"}
-        assert await peer.ask("composition:render_component", asked) == {"text": "Be kind.\n"}
+        assert (await peer.ask("composition:render_component", asked))["text"] == "Be kind.\n"
         asked["variables"] = {"style": "brief"}
-        assert await peer.ask("composition:render_component", asked) == {"text": "Be brief.\n"}
+        assert (await peer.ask("composition:render_component", asked))["text"] == "Be brief.\n"
         with pytest.raises(KsiError, match="is no component name") as caught:
             await peer.ask("composition:get_component", {"name": "../secret"})
     assert caught.value.code == "component_name"
@@ -72,10 +72,11 @@ async def test_parts_are_in_what_is_rendered_and_inspected(var: Path, root: Path
     async with running_daemon(var, components=str(root)) as socket, connected(socket) as peer:
         asked = {"name": "agents/polite"}
         rendered = await peer.ask("composition:render_component", asked)
-        assert rendered == {"text": "Be kind.\n\nBow.\n"}
+        assert rendered["text"] == "Be kind.\n\nBow.\n"
         inspected = await peer.ask("composition:inspect", asked)
         assert inspected["origins"] == {"variables.style": "agents/greeter"}
         assert [part["name"] for part in inspected["tree"]["parts"]] == ["agents/greeter"]
+        assert rendered["tree"] == inspected["tree"]
         spawned = {"component": "agents/polite", "provider": {"type": "scripted", "replies": []}}
         agent = await peer.ask("agent:spawn", spawned)
         info = await peer.ask("agent:info", {"agent_id": agent["agent_id"]})
