@@ -38,10 +38,12 @@ SPARSE: Final = 32  # characters of text for each hit, from which on single sear
 class _Watch(msgspec.Struct, frozen=True):
     """Markers that share their rarest *character*, "" if they have none that is rare.
 
-    *owners* are, by marker, the dialects that it speaks for. *pattern* finds any of them.
+    *owners* are, by marker, the dialects that it speaks for, *shared* is what all of these markers
+    begin with. *pattern* finds any of them.
     """
 
     character: str
+    shared: str
     owners: dict[str, frozenset[FramedDialect]]
     pattern: re.Pattern[str] | None
 
@@ -91,8 +93,10 @@ def present(text: str, dialects: tuple[FramedDialect, ...]) -> list[FramedDialec
         if watch.character not in text:
             continue
         if watch.pattern is None:
+            if watch.shared and not _may_hold(text, watch):
+                continue
             for marker, owners in watch.owners.items():
-                if _holds(text, marker, watch.character):
+                if marker in text:
                     found |= owners
         else:
             _collect(text, watch, watch.pattern, found)
@@ -125,17 +129,15 @@ def _openers(text: str, dialect: FramedDialect) -> Iterator[re.Match[str]]:
             yield found
 
 
-def _holds(text: str, marker: str, character: str) -> bool:
-    """Say whether *marker* is in *text*, in which its *character* is rare, if it has one."""
-    if not character:
-        return marker in text
-    offset = marker.index(character)
-    at = text.find(character, offset)
+def _may_hold(text: str, watch: _Watch) -> bool:
+    """Say whether a marker of *watch* may be in *text*; surely not, if its few signs are none."""
+    markers = tuple(watch.owners)
+    at = text.find(watch.shared)
     for _ in range(FEW):
-        if at < 0 or text.startswith(marker, at - offset):
+        if at < 0 or text.startswith(markers, at):
             return at >= 0
-        at = text.find(character, at + 1)
-    return text.find(marker, max(at - offset, 0)) >= 0 if at >= 0 else False
+        at = text.find(watch.shared, at + 1)
+    return True
 
 
 def _places(text: str, characters: str) -> Iterator[int]:
@@ -205,4 +207,11 @@ def _watch(
     # Only a pattern that begins with a literal is found fast.
     together = leads and len(markers) >= ONE_SEARCH
     pattern = re.compile("|".join(map(re.escape, markers))) if together else None
-    return _Watch(character, owners, pattern)
+    return _Watch(character, _common_beginning(markers), owners, pattern)
+
+
+def _common_beginning(markers: list[str]) -> str:
+    # Whatever all share, the first and the last in alphabetical order share.
+    first, last = min(markers), max(markers)
+    differs = (at for at, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1)
+    return first[: next(differs, len(first))]
