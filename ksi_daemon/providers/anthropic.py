@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ksi_daemon.errors import ProviderError
+from ksi_daemon.extraction.dialects.base import object_args
 from ksi_daemon.providers.access import check_base_url
 from ksi_daemon.providers.failures import error_in_stream, load_json
 from ksi_daemon.providers.history import Result, Turn, prepare
@@ -248,11 +249,19 @@ class Blocks:
 
 def _grown(block: dict[str, Any], grown: dict[str, list[str]]) -> dict[str, Any]:
     """Return *block* with what came after its start; arguments stay JSON text, whole or not."""
-    longer = {
+    longer: dict[str, Any] = {
         field: "".join(pieces) if field == "input" else f"{block.get(field) or ''}{''.join(pieces)}"
         for field, pieces in grown.items()
     }
+    if "input" in longer and block.get("type") != "tool_use":
+        # A call that the vendor runs itself goes back as it should have come.
+        longer["input"] = _object(longer["input"])
     return {**block, **longer}
+
+
+def _object(text: str) -> dict[str, Any]:
+    found = object_args(text, "input", strict=False)
+    return found if isinstance(found, dict) else {}
 
 
 def _is_blank(block: dict[str, Any]) -> bool:

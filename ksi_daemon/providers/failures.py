@@ -69,13 +69,14 @@ def error_from(
     word = _word(error)
     kind = _kind(status, word)
     quote = _quote(error, key) if status in _QUOTED else None
+    asked_s = retry_after_s(headers)
     return ProviderError(
         f"{name} answered {status}{_aside(word)}",
         code=kind.code,
         retryable=kind.retryable,
         hint=quote or kind.hint,
         status=status,
-        retry_after_s=retry_after_s(headers),
+        retry_after_s=_delay_s(error) if asked_s is None else asked_s,
     )
 
 
@@ -166,6 +167,16 @@ def _quote(error: Any, key: str | None) -> str | None:
     if not isinstance(said, str) or not said:
         return None
     return f"the provider says: {shown(said.replace(key, '***') if key else said, 200)}"
+
+
+def _delay_s(error: Any) -> float | None:
+    """Return how long Google asks to wait: it says so in the body ("34.5s") and in no header."""
+    details = error.get("details") if isinstance(error, dict) else None
+    for detail in details if isinstance(details, list) else ():
+        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
+        if isinstance(delay, str) and (seconds := _number(delay.removesuffix("s"))) >= 0:
+            return seconds
+    return None
 
 
 def _number(text: str) -> float:

@@ -302,3 +302,23 @@ def test_which_key_goes_where(spec: dict[str, Any], variable: str | None) -> Non
 def test_capabilities_can_be_set() -> None:
     assert vendor().capabilities.native_tool_calls
     assert not vendor(capabilities={"native_tool_calls": False}).capabilities.native_tool_calls
+
+
+def test_what_the_vendor_runs_itself_goes_back_as_an_object() -> None:
+    blocks = vendor().calls()
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "ping", "input": {}}
+    for index, block in enumerate((search, call)):
+        blocks.add({"index": index, "content_block": block})
+        delta = {"type": "input_json_delta", "partial_json": '{"q": 1}'}
+        blocks.add({"index": index, "delta": delta})
+    message = blocks.message("")
+    assert message is not None
+    assert [block["input"] for block in message["content"]] == [{"q": 1}, '{"q": 1}']
+
+
+def test_a_piece_of_a_block_that_never_began_is_left_out() -> None:
+    blocks = vendor().calls()
+    blocks.add({"index": 3, "delta": {"type": "input_json_delta", "partial_json": "{"}})
+    blocks.add({"index": None, "delta": {"type": "news"}})
+    assert blocks.message("") is None

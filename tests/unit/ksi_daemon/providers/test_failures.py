@@ -290,3 +290,20 @@ def test_what_is_not_json(data: str, beginning: str) -> None:
 
 def test_shown_is_short_and_on_one_line() -> None:
     assert shown("a\r\n\tb\x00\x1b[2J" + "c" * 100, 10) == "a b[2Jcccc"
+
+
+@pytest.mark.parametrize(
+    ("details", "headers", "seconds"),
+    [
+        pytest.param([{"@type": "x"}, {"retryDelay": "34.5s"}], {}, 34.5, id="in the body"),
+        pytest.param([{"retryDelay": "34s"}], {"retry-after": "7"}, 7, id="the header wins"),
+        pytest.param([{"retryDelay": "soon"}], {}, None, id="no number"),
+        pytest.param([{"retryDelay": 3}, "x"], {}, None, id="no text"),
+        pytest.param({"retryDelay": "3s"}, {}, None, id="no list"),
+    ],
+)
+def test_how_long_google_asks_to_wait(
+    details: Any, headers: dict[str, str], seconds: float | None
+) -> None:
+    body = json.dumps({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": details}})
+    assert error_from("gemini", 429, headers, body).retry_after_s == seconds
