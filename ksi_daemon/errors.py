@@ -1,6 +1,6 @@
 """Every error of ksi, in one tree. ``code`` is part of the protocol and never changes.
 
-    KsiError
+    KsiError                    extra_missing, file_too_large, file_not_kept, ...
     ├── UsageError              invalid_configuration, newer_schema, already_running, ...
     ├── ProtocolError           bad_json, bad_request, frame_too_large, frame_timeout, ...
     ├── RoutingError
@@ -14,6 +14,7 @@
     ├── StorageError            storage_failed, storage_full, storage_busy, storage_lost,
     │                           storage_refused, storage_read
     ├── ComponentError          component_invalid, component_cycle, component_name
+    ├── McpError                mcp_error, mcp_tool_error, mcp_timeout, mcp_unavailable
     └── ProviderError           provider_error, provider_auth, provider_timeout, ...
 
 What a model writes wrong is not an exception: it is a value (``extraction.Rejected``).
@@ -35,6 +36,7 @@ __all__ = [
     "HandlerTimeout",
     "InvalidData",
     "KsiError",
+    "McpError",
     "NotFound",
     "ProtocolError",
     "ProviderError",
@@ -166,6 +168,16 @@ class ComponentError(KsiError):
     """A component file that cannot be used."""
 
     code = "component_invalid"
+
+
+class McpError(KsiError):
+    """An MCP server did not do what it was asked.
+
+    Codes: mcp_error (it answered with an error, or not as MCP has it), mcp_tool_error (the tool
+    says that it failed), mcp_timeout, mcp_unavailable.
+    """
+
+    code = "mcp_error"
 
 
 class ProviderError(KsiError):

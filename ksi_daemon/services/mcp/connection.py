@@ -19,7 +19,7 @@ from mcp_types import Tool as McpTool
 from pydantic import ValidationError
 
 from ksi_daemon import __version__
-from ksi_daemon.errors import KsiError
+from ksi_daemon.errors import KsiError, McpError
 from ksi_daemon.services.mcp.http import bounded_client
 from ksi_daemon.services.mcp.model import (
     MAX_DESCRIPTION,
@@ -115,7 +115,7 @@ class _Open:
         try:
             await self._receive.receive()
         except anyio.EndOfStream as exc:
-            raise KsiError(_gone(exc, self.stdio), code="mcp_unavailable", retryable=True) from exc
+            raise McpError(_gone(exc, self.stdio), code="mcp_unavailable", retryable=True) from exc
 
     def close(self) -> None:
         """Note that the server is gone."""
@@ -151,7 +151,7 @@ async def _http(spec: ServerSpec) -> AsyncIterator[Any]:
 def _headers(spec: ServerSpec) -> dict[str, str]:
     missing = [name for name in spec.headers_env.values() if name not in os.environ]
     if missing:
-        raise KsiError(f"{missing[0]!r} is not in the environment", code="mcp_unavailable")
+        raise McpError(f"{missing[0]!r} is not in the environment", code="mcp_unavailable")
     return {header: os.environ[name] for header, name in spec.headers_env.items()}
 
 
@@ -170,7 +170,7 @@ def _tool(listed: McpTool) -> Tool:
 
 
 def _late(timeout_s: float) -> KsiError:
-    return KsiError(f"it did not answer within {timeout_s:g} s", code="mcp_timeout")
+    return McpError(f"it did not answer within {timeout_s:g} s", code="mcp_timeout")
 
 
 def _explained(error: BaseException, stdio: Stdio | None) -> KsiError:
@@ -180,13 +180,13 @@ def _explained(error: BaseException, stdio: Stdio | None) -> KsiError:
     if isinstance(error, KsiError):
         return error
     if isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT:
-        return KsiError(f"it did not answer in time: {error}"[:500], code="mcp_timeout")
+        return McpError(f"it did not answer in time: {error}"[:500], code="mcp_timeout")
     if isinstance(error, MCPError) and error.code != CONNECTION_CLOSED:
         gone = "Session terminated" in str(error)
-        return KsiError(str(error)[:2000], code="mcp_unavailable" if gone else "mcp_error")
+        return McpError(str(error)[:2000], code="mcp_unavailable" if gone else "mcp_error")
     if isinstance(error, ValidationError | RuntimeError):
-        return KsiError(f"its answer is not MCP's: {error}"[:500], code="mcp_error")
-    return KsiError(_gone(error, stdio), code="mcp_unavailable", retryable=True)
+        return McpError(f"its answer is not MCP's: {error}"[:500], code="mcp_error")
+    return McpError(_gone(error, stdio), code="mcp_unavailable", retryable=True)
 
 
 def _gone(error: BaseException, stdio: Stdio | None) -> str:

@@ -20,6 +20,6 @@ def load() -> Connect:
         raise KsiError(
             f"MCP servers need the package mcp: {exc}",
             code="extra_missing",
-            hint="pip install 'ksi[mcp]'",
+            hint="pip install 'mcp>=2.3,<3'",
         ) from exc
     return connected

@@ -16,7 +16,7 @@ import anyio.to_thread
 import structlog
 
 from ksi_daemon import registry
-from ksi_daemon.errors import KsiError, NotFound
+from ksi_daemon.errors import KsiError, McpError, NotFound
 from ksi_daemon.files import FileStore
 from ksi_daemon.registry import Handler
 from ksi_daemon.router import Context, Router
@@ -158,7 +158,7 @@ class Server:
         with anyio.move_on_after(self.spec.start_timeout_s) as scope:
             tools = await connection.tools()
         if scope.cancelled_caught:
-            raise KsiError("it does not list its tools in time", code="mcp_timeout")
+            raise McpError("it does not list its tools in time", code="mcp_timeout")
         # The first of a name counts: a second could hide behind what was approved.
         self._listed = {tool.name: tool for tool in reversed(tools) if self.spec.allows(tool.name)}
         self._listed = dict(reversed(self._listed.items()))
@@ -216,7 +216,7 @@ class Server:
         connection, server = self._connection, self.spec.name
         if connection is None:
             why = self.error.message if self.error else "it has not answered yet"
-            raise KsiError(
+            raise McpError(
                 f"MCP server {server!r} is not there: {why}", code="mcp_unavailable", retryable=True
             )
         try:
@@ -224,12 +224,12 @@ class Server:
         except KsiError as exc:
             if exc.code == "mcp_unavailable" and self._connection is connection:
                 self._connection = None
-            raise KsiError(
+            raise McpError(
                 f"MCP server {server!r}: {exc.message}", code=exc.code, retryable=exc.retryable
             ) from exc
         content = content_of(result)
         if result.is_error:
-            raise KsiError(content.text[:MAX_ERROR] or "the tool failed", code="mcp_tool_error")
+            raise McpError(content.text[:MAX_ERROR] or "the tool failed", code="mcp_tool_error")
         kept = [await anyio.to_thread.run_sync(self._files.keep, each) for each in content.files]
         return value_of(result, content, kept)
 

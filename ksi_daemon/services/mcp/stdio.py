@@ -21,7 +21,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from ksi_daemon.errors import KsiError
+from ksi_daemon.errors import McpError
 from ksi_daemon.services.mcp.model import MAX_MESSAGE_BYTES
 
 __all__ = ["Stdio"]
@@ -77,7 +77,7 @@ class Stdio:
         # Looked up on our own path: the program's environment may have none.
         program = shutil.which(self._argv[0])
         if program is None:
-            raise KsiError(f"no program {self._argv[0]!r:.200}", code="mcp_unavailable")
+            raise McpError(f"no program {self._argv[0]!r:.200}", code="mcp_unavailable")
         try:
             return await anyio.open_process(
                 [program, *self._argv[1:]],
@@ -88,7 +88,7 @@ class Stdio:
                 start_new_session=True,
             )
         except OSError as exc:
-            raise KsiError(f"{program}: {exc.strerror}", code="mcp_unavailable") from exc
+            raise McpError(f"{program}: {exc.strerror}", code="mcp_unavailable") from exc
 
     async def _read(
         self,

@@ -15,7 +15,7 @@ def test_without_the_package_it_is_said_how_to_get_it(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "ksi_daemon.services.mcp.connection", None)
     with pytest.raises(KsiError, match="need the package mcp") as caught:
         library.load()
-    assert (caught.value.code, caught.value.hint) == ("extra_missing", "pip install 'ksi[mcp]'")
+    assert (caught.value.code, caught.value.hint) == ("extra_missing", "pip install 'mcp>=2.3,<3'")
 
 
 def test_a_daemon_without_servers_does_not_import_it() -> None:
