@@ -193,6 +193,7 @@ class Daemon:
         for service in (
             self._system(router, gauges),
             agents,
+            agents.reports,
             completions,
             components,
             Extraction(),

@@ -177,6 +177,10 @@ class LogReader:
         rows = await self._rows(self._queries["states"], (namespace, prefix, pattern, limit))
         return [_state(row) for row in rows]
 
+    async def said(self) -> list[tuple[str, bytes]]:
+        """Return what living agents said last of themselves, as JSON objects by agent."""
+        return [(row[0], row[1].encode()) for row in await self._rows(self._queries["said"])]
+
     async def spawns(self) -> list[tuple[str, int, int]]:
         """Return how many children and descendants agents have had, by the spawn's event."""
         return [(row[0], row[1], row[2]) for row in await self._rows(self._queries["spawns"])]

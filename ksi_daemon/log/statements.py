@@ -17,6 +17,7 @@ from ksi_daemon.work import Statement
 
 __all__ = [
     "agent",
+    "agent_said",
     "agent_terminated",
     "attempt",
     "attempt_corrected",
@@ -38,6 +39,16 @@ def agent(agent_id: str, spec: bytes, spawned: datetime) -> Statement:
         "INSERT OR REPLACE INTO agents (agent_id, spec, state, spawned) VALUES (?, ?, 'active', ?)",
         (agent_id, spec.decode(), microseconds(spawned)),
     )
+
+
+def agent_said(connection: sqlite3.Connection, agent_id: str, kind: str, value: bytes) -> bool:
+    """Keep what an agent says of itself inside a transaction handler; say whether it lives."""
+    updated = connection.execute(
+        "UPDATE agents SET said = json_set(said, '$.' || ?, json(?))"
+        " WHERE agent_id = ? AND state = 'active'",
+        (kind, value.decode(), agent_id),
+    )
+    return updated.rowcount == 1
 
 
 def agent_terminated(agent_id: str, ended: datetime) -> list[Statement]:

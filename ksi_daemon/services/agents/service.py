@@ -39,6 +39,7 @@ from ksi_daemon.services.agents.agent import Agent, Reply
 from ksi_daemon.services.agents.family import Families, FamilyLimits, adopted
 from ksi_daemon.services.agents.mailboxes import Mailboxes, unheard
 from ksi_daemon.services.agents.replies import answer_data, asker_of, reply_text
+from ksi_daemon.services.agents.reports import Reports
 from ksi_daemon.services.agents.spec import Defaults, Spawn, Spec, make_spec
 from ksi_daemon.work import Statement
 
@@ -83,27 +84,6 @@ class Terminate(msgspec.Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
-class Status(msgspec.Struct):
-    """*status* is a word of the agent's own; other fields are kept in the log."""
-
-    agent_id: str
-    status: str
-
-
-class Progress(msgspec.Struct):
-    """How far the agent is: a number, a text, or whatever it says."""
-
-    agent_id: str
-    progress: Any
-
-
-class Result(msgspec.Struct):
-    """What the agent has come to."""
-
-    agent_id: str
-    result: Any
-
-
 class Agents:
     """The agents by id."""
 
@@ -133,6 +113,7 @@ class Agents:
         self._max_agents = max_agents
         self._agents: dict[str, Agent] = {}
         self._families = Families(family)
+        self.reports = Reports(router, mailboxes, self._agents.get)
         # Who is told at once that an agent has ended, before its id is free.
         self.on_end: list[Callable[[str], None]] = []
 
@@ -232,36 +213,6 @@ class Agents:
         await answered.wait()
         return answers[0]
 
-    @handles(
-        "agent:status",
-        receipt=True,
-        own="agent_id",
-        example={"agent_id": "greeter", "status": "ready"},
-    )
-    async def status(self, data: Status, ctx: Context) -> None:
-        """Say in a word what state the agent is in."""
-        self._existing(data.agent_id).said["status"] = data.status
-
-    @handles(
-        "agent:progress",
-        receipt=True,
-        own="agent_id",
-        example={"agent_id": "greeter", "progress": 0.5},
-    )
-    async def progress(self, data: Progress, ctx: Context) -> None:
-        """Say how far the agent is with its task."""
-        self._existing(data.agent_id).said["progress"] = data.progress
-
-    @handles(
-        "agent:result",
-        receipt=True,
-        own="agent_id",
-        example={"agent_id": "greeter", "result": {"greeting": "hello"}},
-    )
-    async def result(self, data: Result, ctx: Context) -> None:
-        """Say what the agent has come to."""
-        self._existing(data.agent_id).said["result"] = data.result
-
     def principal(self, agent_id: str) -> Principal | None:
         """Return who the living agent *agent_id* is to the router, None if there is none."""
         agent = self._agents.get(agent_id)
@@ -275,6 +226,8 @@ class Agents:
             self._families.begin(agent.spec)
             self._begin(agent)
             self._router.notify("agent:restored", _described(agent), agent_id=agent.spec.agent_id)
+        for agent_id, said in await self._mailboxes.reader.said():
+            self._agents[agent_id].said = msgspec.json.decode(said)
         living = {agent.spec.spawn_id for agent in self._agents.values()}
         self._families.restore(await self._mailboxes.reader.spawns(), living)
         for pending in await self._mailboxes.reader.pending_messages():

@@ -30,6 +30,7 @@ class Spawn(msgspec.Struct, forbid_unknown_fields=True):
     without it no model is called. *provider* is a provider object or the name of its type.
     *tools* are those that it is told of and may call; with them it has the rights of a *profile*
     only if one is named. *allow* are event patterns that it may emit, in place of the profile's.
+    *report*: what it says as its result comes to the agent that spawned it, as a message.
     """
 
     agent_id: str | None = None
@@ -45,6 +46,7 @@ class Spawn(msgspec.Struct, forbid_unknown_fields=True):
     variables: dict[str, str] = msgspec.field(default_factory=dict)
     subscriptions: Patterns | None = None
     limits: Limits = Limits()
+    report: bool = False
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +68,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: tuple[str, ...]
     limits: Limits
     parent: str | None
+    report: bool = False
     spawn_id: str = ""
     root_id: str = ""
     parent_spawn_id: str = ""
@@ -117,6 +120,7 @@ def make_spec(
         ),
         limits=_merged(asked.limits, component.limits),
         parent=parent,
+        report=asked.report,
     )
 
 

@@ -218,7 +218,7 @@ class Rules:
         self._unsubscribe = lambda: None
         if self._rules:
             patterns = tuple({rule.asked.pattern for rule in self._rules.values()})
-            subscription = Subscription(patterns, self._on_committed)
+            subscription = Subscription(patterns, self._on_committed, inner=True)
             self._unsubscribe = self._router.subscribe(subscription)
 
     def _on_committed(self, committed: Committed) -> None:

@@ -308,6 +308,7 @@ async def test_info_tells_what_an_agent_is_made_of_but_not_its_providers_setting
             "subscriptions": [],
             "limits": {"turns": 3},
             "parent": None,
+            "report": False,
             "depth": 0,
             "state": "idle",
             "waiting": 0,
