@@ -34,6 +34,7 @@ faults: $(VENV)/.test
 bench: $(VENV)/.bench
 	$(BIN)/python tests/bench/run.py
 	$(BIN)/python -m tests.bench.extraction
+	$(BIN)/python -m tests.bench.loop
 
 # What it learns stays in .fuzz; what fails is printed, and is a file there.
 fuzz: $(VENV)/.fuzz

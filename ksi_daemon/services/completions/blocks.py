@@ -82,11 +82,7 @@ async def read(completion: Completion, completion_id: str, manner: Manner) -> Re
     Native calls without an id get one that is made of *completion_id*, so that a reply which is
     read again after a crash has the same calls.
     """
-    native = extraction.read_native(
-        completion.message,
-        names=extraction.native_names(manner.schemas),
-        new_id=_ids(completion_id),
-    )
+    native = _read_native(completion, completion_id, manner)
     beside = bool(native.calls or native.rejected)
     text = await _read_text(completion, manner, beside=beside)
     if not beside:
@@ -98,6 +94,16 @@ async def read(completion: Completion, completion_id: str, manner: Manner) -> Re
     if not _has_native(chosen):
         return Reading(chosen)
     return Reading(chosen, _replayed(completion, native, text))
+
+
+def _read_native(completion: Completion, completion_id: str, manner: Manner) -> Extraction:
+    if completion.message is None:
+        return Extraction("")
+    return extraction.read_native(
+        completion.message,
+        names=extraction.native_names(manner.schemas),
+        new_id=_ids(completion_id),
+    )
 
 
 async def _read_text(completion: Completion, manner: Manner, *, beside: bool) -> Extraction:

@@ -52,7 +52,8 @@ from ksi_daemon.services.completions.records import (
     stored,
 )
 from ksi_daemon.services.completions.traces import log_calls, log_request, log_results
-from ksi_daemon.services.completions.wire import request_of
+from ksi_daemon.services.completions.turnstile import Turnstile
+from ksi_daemon.services.completions.wire import Wire
 from ksi_daemon.work import Statement
 
 __all__ = ["Exchange"]
@@ -61,7 +62,8 @@ __all__ = ["Exchange"]
 class Exchange:
     """The turns that answer one message. ``run`` it once.
 
-    *price_of* says what a model costs, None where it is not known.
+    *price_of* says what a model costs, None where it is not known; all exchanges share
+    *turnstile*.
     """
 
     def __init__(
@@ -70,13 +72,16 @@ class Exchange:
         session: Session,
         inbound: Inbound,
         price_of: Callable[[str], Price | None],
+        turnstile: Turnstile,
     ) -> None:
         self.session = session
         self._router = router
+        self._turnstile = turnstile
         self._inbound = inbound
         self._manner: Manner = session.manner(inbound.protocol)
         price = price_of(session.model or session.provider.model)
         self._progress = Progress(session.limits, self._manner, price)
+        self._wire = Wire(self._manner, session.provider.capabilities)
         self._turn = 0
         self._text = ""
         self._calls: list[CallReport] = []
@@ -133,10 +138,12 @@ class Exchange:
         session, provider = self.session, self.session.provider
         self._nonce = self._manner.new_nonce(asked_for=self._asked_for_nonce)
         spoken = self._manner.with_nonce(self._nonce)
-        request = request_of(spoken, session.messages, session.model, provider.capabilities)
+        await self._turnstile.passed()
+        request = self._wire.request(spoken, session.messages, session.model)
         log_request(request, self._manner, session.messages)
         completion = await self._complete(request)
         self._progress.spend(request, completion)
+        await self._turnstile.passed()
         completion_id = new_id()
         reading = await read(completion, completion_id, self._manner)
         blocks = self._blocks(completion, reading)
@@ -243,6 +250,7 @@ class Exchange:
 
     async def _act(self, kept: Stored, blocks: tuple[Block, ...]) -> str | None:
         """Run the calls of a stored completion; return a finish reason, or None to go on."""
+        await self._turnstile.passed()
         self._turn = kept.turn
         refused = self._refuses(blocks)
         self._asked_for_nonce = any(block.held for block in blocks)

@@ -24,6 +24,7 @@ from ksi_daemon.router import (
 from ksi_daemon.security import SYSTEM
 from ksi_daemon.services.completions.exchange import Exchange
 from ksi_daemon.services.completions.single import Ask, Making, check, complete
+from ksi_daemon.services.completions.turnstile import Turnstile
 
 __all__ = ["Completions"]
 
@@ -59,6 +60,7 @@ class Completions:
         self._router = router
         self._price_of = price_of
         self._provider_of = provider_of
+        self._turnstile = Turnstile()
         self._running: dict[str, Exchange] = {}
         self._asked: dict[str, anyio.CancelScope] = {}
 
@@ -69,7 +71,7 @@ class Completions:
 
         *unfinished* is the completion:result event after which a crash cut the exchange off.
         """
-        exchange = Exchange(self._router, session, inbound, self._price_of)
+        exchange = Exchange(self._router, session, inbound, self._price_of, self._turnstile)
         self._running[session.agent_id] = exchange
         try:
             return await exchange.run(unfinished)

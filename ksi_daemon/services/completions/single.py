@@ -22,7 +22,7 @@ from ksi_daemon.router import Context, Submission, new_id
 from ksi_daemon.security import SYSTEM
 from ksi_daemon.services.completions.blocks import Reading, read
 from ksi_daemon.services.completions.records import completion_data, completion_row
-from ksi_daemon.services.completions.wire import request_of
+from ksi_daemon.services.completions.wire import Wire
 
 __all__ = ["Ask", "Making", "Said", "check", "complete"]
 
@@ -77,7 +77,8 @@ async def complete(ask: Ask, provider: Provider, ctx: Context) -> dict[str, Any]
         provider.capabilities,
         max_calls=extraction.protocol("ksi").max_calls,
     )
-    request = request_of(manner, _conversation(ask), ask.model, provider.capabilities)
+    wire = Wire(manner, provider.capabilities)
+    request = wire.request(manner, _conversation(ask), ask.model)
     completion = await provider.complete(request)
     completion_id = new_id()
     reading = await read(completion, completion_id, manner)

@@ -9,86 +9,72 @@ So an agent may be spoken to natively today and in text tomorrow, over the same 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from ksi_daemon.conversation import Manner
-from ksi_daemon.extraction import Names, native_names, read_native
+from ksi_daemon.extraction import native_names, read_native
 from ksi_daemon.providers.model import Capabilities, Message, Request, Tool
 
-__all__ = ["MISSING", "as_user", "on_the_wire", "request_of"]
+__all__ = ["MISSING", "Wire", "as_user"]
 
 # A vendor refuses a native call without a result, and an exchange may be cut off before it.
 MISSING: Final = "No result: the exchange was stopped."
-_USER: Final = "user"
 
 
-def request_of(
-    manner: Manner, messages: Iterable[Message], model: str | None, capabilities: Capabilities
-) -> Request:
-    """Return what is sent for a conversation of *messages*: only what a provider knows of them.
+class Wire:
+    """A conversation as one exchange sends it. It is kept up as the conversation grows: to render
+    all of it for every turn would make a long one slow."""
 
-    An empty system prompt and messages without content are left out (S003-28, S003-29).
-    """
-    names = native_names(manner.schemas)
-    system = [Message("system", manner.system)] if manner.system.strip() else []
-    tools = (
-        Tool(names.to_native(tool.name), tool.description, tool.schema) for tool in manner.tools
-    )
-    return Request(
-        messages=(*system, *on_the_wire(messages, manner, capabilities, names)),
-        model=model,
-        tools=tuple(tools) if manner.native else (),
-    )
-
-
-def on_the_wire(
-    messages: Iterable[Message], manner: Manner, capabilities: Capabilities, names: Names
-) -> list[Message]:
-    """Return *messages* as a provider of *capabilities* takes them.
-
-    Neighbours that are text of one role are one message: several vendors refuse a conversation
-    in which roles do not alternate.
-    """
-    style = manner.agreement.settings.result_style
-    native = manner.native and style in ("native", "auto")
-    wants_role = style == "tool" or (
-        style == "auto" and manner.protocol.dialects[:1] == ("json_action",)
-    )
-    rendered = _Rendered(names, native=native, role=wants_role and capabilities.free_tool_role)
-    return _alternating(rendered.each(messages))
-
-
-def as_user(message: Message) -> Message:
-    """Return a result as text of the user."""
-    return Message(_USER, f"Tool Result ({message.name}):\n{message.content}")
-
-
-class _Rendered:
-    """One pass over a conversation; it keeps which native calls wait for their results."""
-
-    def __init__(self, names: Names, *, native: bool, role: bool) -> None:
-        self._names = names
-        self._native = native
-        self._role = role
+    def __init__(self, manner: Manner, capabilities: Capabilities) -> None:
+        style = manner.agreement.settings.result_style
+        wants_role = style == "tool" or (
+            style == "auto" and manner.protocol.dialects[:1] == ("json_action",)
+        )
+        self._names = native_names(manner.schemas) if manner.native else native_names(())
+        self._native = manner.native and style in ("native", "auto")
+        self._role = wants_role and capabilities.free_tool_role
+        self._taken = 0
+        self._sent: list[Message] = []
+        # Id and name of each native call that waits for its result.
         self._waiting: deque[tuple[str, str]] = deque()
 
-    def each(self, messages: Iterable[Message]) -> Iterator[Message]:
-        for message in messages:
-            if message.role == "tool":
-                yield self._result(message)
-                continue
-            yield from self._unanswered()
-            yield self._said(message)
-        yield from self._unanswered()
+    def request(self, manner: Manner, messages: Sequence[Message], model: str | None) -> Request:
+        """Return what is sent for a conversation of *messages*, which only ever grows.
 
-    def _said(self, message: Message) -> Message:
+        It holds only what a provider knows of them. An empty system prompt and messages without
+        content are left out (S003-28, S003-29). *manner* may differ from that of the exchange in
+        its system prompt.
+        """
+        for message in islice(messages, self._taken, None):
+            self._take(message)
+        self._taken = len(messages)
+        system = [Message("system", manner.system)] if manner.system.strip() else []
+        tools = (
+            Tool(self._names.to_native(tool.name), tool.description, tool.schema)
+            for tool in manner.tools
+        )
+        return Request(
+            messages=(*system, *self._sent, *map(_missing, self._waiting)),
+            model=model,
+            tools=tuple(tools) if manner.native else (),
+        )
+
+    def _take(self, message: Message) -> None:
+        if message.role == "tool":
+            self._add(self._result(message))
+            return
+        for waiting in self._waiting:
+            self._add(_missing(waiting))
+        self._waiting.clear()
         if message.native is None or self._native:
             self._waiting.extend(_calls(message))
-            return message
-        return Message(message.role, message.content)
+            self._add(message)
+        else:
+            self._add(Message(message.role, message.content))
 
     def _result(self, message: Message) -> Message:
         """Return a result in its form. Those of native calls come first, in the calls' order."""
@@ -99,10 +85,24 @@ class _Rendered:
             return msgspec.structs.replace(message, call_id=None)
         return as_user(message)
 
-    def _unanswered(self) -> Iterator[Message]:
-        while self._waiting:
-            call_id, name = self._waiting.popleft()
-            yield Message("tool", MISSING, name, call_id, is_error=True)
+    def _add(self, message: Message) -> None:
+        """Add a message; neighbours that are text of one role are one.
+
+        Several vendors refuse a conversation in which roles do not alternate.
+        """
+        if not message.content.strip() and message.native is None and message.role != "tool":
+            return
+        before = self._sent[-1] if self._sent else None
+        if before is not None and before.role == message.role and _is_text(before, message):
+            content = f"{before.content}\n\n{message.content}"
+            self._sent[-1] = Message(message.role, content)
+        else:
+            self._sent.append(message)
+
+
+def as_user(message: Message) -> Message:
+    """Return a result as text of the user."""
+    return Message("user", f"Tool Result ({message.name}):\n{message.content}")
 
 
 def _calls(message: Message) -> list[tuple[str, str]]:
@@ -117,20 +117,10 @@ def _calls(message: Message) -> list[tuple[str, str]]:
     return [(id, name) for _, id, name in sorted(outcomes)]
 
 
-def _alternating(messages: Iterable[Message]) -> list[Message]:
-    merged: list[Message] = []
-    for message in messages:
-        if not message.content.strip() and message.native is None and message.role != "tool":
-            continue
-        before = merged[-1] if merged else None
-        if before is not None and _is_text(before) and _is_text(message, before.role):
-            content = f"{before.content}\n\n{message.content}"
-            merged[-1] = Message(message.role, content)
-        else:
-            merged.append(message)
-    return merged
+def _missing(waiting: tuple[str, str]) -> Message:
+    call_id, name = waiting
+    return Message("tool", MISSING, name, call_id, is_error=True)
 
 
-def _is_text(message: Message, role: str | None = None) -> bool:
-    same = role is None or message.role == role
-    return same and message.role != "tool" and message.native is None
+def _is_text(*messages: Message) -> bool:
+    return all(each.role != "tool" and each.native is None for each in messages)

@@ -495,7 +495,7 @@ async def test_who_waits_for_a_terminated_agent_is_told(var: Path) -> None:
         assert [(a["finish_reason"], a["text"], a["turns"]) for a in answers] == [
             ("terminated", "", 0)
         ] * 2
-        assert await peer.ask("completion:status") == {"running": []}
+        assert await peer.ask("completion:status") == {"running": [], "requests": []}
         [cancelled] = await events(peer, patterns=["completion:cancelled"])
         assert cancelled["data"]["reason"] == "terminated"
 

@@ -8,7 +8,7 @@ from ksi_daemon.conversation import Manner, manner_of
 from ksi_daemon.extraction import Tool
 from ksi_daemon.loop import agreement
 from ksi_daemon.providers.model import Capabilities, Message
-from ksi_daemon.services.completions.wire import MISSING, request_of
+from ksi_daemon.services.completions.wire import MISSING, Wire
 
 TOOL = Tool("a:b", "Do it.", {"type": "object", "properties": {"x": {"type": "integer"}}})
 NATIVE = Capabilities(native_tool_calls=True)
@@ -39,8 +39,14 @@ def result(content: str, call_id: str = "c1", name: str = "a:b") -> Message:
 def sent(
     messages: list[Message], protocol: Any = "ksi", capabilities: Capabilities = NATIVE
 ) -> list[Message]:
-    request = request_of(manner(protocol, capabilities), messages, None, capabilities)
-    return list(request.messages[1:])
+    spoken = manner(protocol, capabilities)
+    wire = Wire(spoken, capabilities)
+    for length in range(len(messages)):
+        wire.request(spoken, messages[:length], None)
+    at_once = Wire(spoken, capabilities).request(spoken, messages, None)
+    # What has grown by and by is what it is at once.
+    assert wire.request(spoken, messages, None) == at_once
+    return list(at_once.messages[1:])
 
 
 @pytest.mark.parametrize(
@@ -158,7 +164,7 @@ def test_tools_go_out_natively_or_in_the_prompt(
     setting: Any, capabilities: Capabilities, native: bool
 ) -> None:
     spoken = manner({"use_native_tools": setting}, capabilities)
-    request = request_of(spoken, [user("a")], None, capabilities)
+    request = Wire(spoken, capabilities).request(spoken, [user("a")], None)
     assert [(each.name, each.schema) for each in request.tools] == (
         [("a_b", TOOL.schema)] if native else []
     )
@@ -167,4 +173,4 @@ def test_tools_go_out_natively_or_in_the_prompt(
 
 def test_an_empty_system_prompt_is_left_out() -> None:
     spoken = manner_of(agreement("prompt_tools"), " \n", (), FREE, max_calls=9)
-    assert request_of(spoken, [user("a")], "m", FREE).messages == (user("a"),)
+    assert Wire(spoken, FREE).request(spoken, [user("a")], "m").messages == (user("a"),)
