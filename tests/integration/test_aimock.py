@@ -28,7 +28,7 @@ from ksi_daemon.providers.ollama import Spec as OllamaSpec
 from ksi_daemon.providers.openai import OpenAI
 from ksi_daemon.providers.openai import Spec as OpenAISpec
 from ksi_daemon.providers.wire import Vendor
-from tests.node_programs import program
+from tests.node_programs import node, program
 
 VENDORS = ("anthropic", "gemini", "ollama", "openai")
 PATHS = {"anthropic": "/v1", "gemini": "/v1beta", "ollama": "", "openai": "/v1"}
@@ -73,7 +73,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("aimock")
     (directory / "f.json").write_text(json.dumps({"fixtures": FIXTURES}))
     # Debian's node is too old for it; npm has a newer one.
-    command = [program("node"), program("llmock"), "-p", "0", "-f", str(directory), "--strict"]
+    command = [node(), program("llmock"), "-p", "0", "-f", str(directory), "--strict"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         try:
             yield _address(process)
