@@ -32,7 +32,7 @@ MAX_DESCRIPTION: Final = 4_000
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}\Z")]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 
 
 class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,8 +74,8 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if any(not _HEADER.fullmatch(each) for each in self.headers_env):
             raise InvalidData("a header's name has odd characters", details={"path": "headers_env"})
         # A colon would make events of it, which a pattern like state:* is meant to grant.
-        if self.prefix is not None and (":" in self.prefix or not is_tool_name(self.event("x"))):
-            raise InvalidData(f"{self.prefix!r:.200} is no prefix", details={"path": "prefix"})
+        if ":" in self.event("") or not is_tool_name(self.event("x")):
+            raise InvalidData(f"{self.event('')!r:.200} is no prefix", details={"path": "prefix"})
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

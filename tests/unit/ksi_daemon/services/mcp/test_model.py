@@ -64,9 +64,10 @@ def test_S000_43_a_tool_is_called_by_its_prefix_or_else_by_its_server() -> None:
         pytest.param({"url": "http://x", "headers_env": {"A\r\nB": "V"}}, "headers_env", id="CRLF"),
         pytest.param({"argv": ("x",), "prefix": "state:a"}, "prefix", id="a namespace of events"),
         pytest.param({"argv": ("x",), "prefix": "a b"}, "prefix", id="a space"),
+        pytest.param({"argv": ("x",), "name": "a\n"}, "prefix", id="a line break in the name"),
     ],
 )
 def test_what_cannot_be_a_server_is_said_with_the_field(spec: dict[str, Any], path: str) -> None:
     with pytest.raises(InvalidData) as caught:
-        ServerSpec(name="m", **spec).check()
+        ServerSpec(**{"name": "m", **spec}).check()
     assert (caught.value.details or {})["path"] == path
