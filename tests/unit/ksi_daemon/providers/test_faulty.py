@@ -7,6 +7,7 @@ import pytest
 
 from ksi_daemon.errors import InvalidData, ProviderError
 from ksi_daemon.extraction import extract, protocol
+from ksi_daemon.extraction.dialects import DIALECTS
 from ksi_daemon.providers import Completion, Provider, Request, build
 from ksi_daemon.providers.pool import ProviderPool
 from ksi_daemon.providers.slips import PROFILES, SLIPS
@@ -195,3 +196,11 @@ def test_what_cannot_be(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidData) as caught:
         build(spec | fields)
     assert caught.value.message == f"provider: {message}"
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+async def test_a_call_of_any_dialect_can_have_any_slip(dialect: str) -> None:
+    block = DIALECTS[dialect].write("notes:save", {"text": "it's\nlong", "n": None}, "ksiu_1")
+    for slip in (*SLIPS, "duplicate", "wrong_fence"):
+        [text] = await said(faulty({slip: 1.0}, f"So:\n{block}\n", preset="any"), 1)
+        assert text.startswith("So:\n")
