@@ -112,10 +112,14 @@ def test_the_text_of_another_program_stays_as_it_is() -> None:
 
     def composed_as(**fields: list[str]) -> str:
         each = msgspec.structs.replace(whole, **fields)
-        return render(compose(each, lambda name: skill).component, {"a": "3"})
+        parts = {"skill": skill, "polite": load("polite")}
+        return render(compose(each, lambda name: parts[name]).component, {"a": "3"})
 
     assert composed_as(dependencies=["skill"]) == "Use {{ x | upper }} and {{y}}.\n\n3 2\n"
     assert composed_as(mixins=["skill"]) == "Use {{ x | upper }} and {{y}}.\n\n3 2\n"
+    assert composed_as(mixins=["polite", "skill"]) == (
+        "Be polite.\n\nUse {{ x | upper }} and {{y}}.\n\n3 2\n"
+    )
 
 
 def test_limits_add_up_field_by_field() -> None:

@@ -100,6 +100,10 @@ GOOD = front(
         pytest.param(
             front("component_type: part", body=SET), id="no rights of its own to judge by"
         ),
+        pytest.param(front("tools: ['state:set']", body=SET), id="a tool of its own"),
+        pytest.param(
+            front("profile: keeper", "tools: ['agent:spawn']", body=SET), id="a profile and a tool"
+        ),
         pytest.param("Start `agents/greeter` as `profiles/agent`.", id="components that exist"),
         pytest.param("Read `docs/agents/none`, `agents/`.", id="paths of something else"),
         pytest.param('{"tool": "read_file", "arguments": {}}', id="a tool of a plugin"),
