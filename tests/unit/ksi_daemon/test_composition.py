@@ -107,18 +107,18 @@ def test_where_fields_come_from(
 
 
 def test_the_text_of_another_program_stays_as_it_is() -> None:
-    skill = Component(name="skill", text="Use {{ x | upper }} and {{y}}.\n", plain=((0, 31),))
+    foreign = "{{ x | upper }} and {{y}}"
+    skill = Component(name="skill", text=f"{foreign}\n", plain=((0, len(foreign)),))
     whole = Component(name="it", text="{{a}} {{y}}\n", variables={"a": "1", "y": "2"})
 
     def composed_as(**fields: list[str]) -> str:
         each = msgspec.structs.replace(whole, **fields)
-        parts = {"skill": skill, "polite": load("polite")}
-        return render(compose(each, lambda name: parts[name]).component, {"a": "3"})
+        composed = compose(each, lambda name: skill if name == "skill" else load(name))
+        return render(composed.component, {"a": "3"})
 
-    assert composed_as(dependencies=["skill"]) == "Use {{ x | upper }} and {{y}}.\n\n3 2\n"
-    assert composed_as(mixins=["skill"]) == "Use {{ x | upper }} and {{y}}.\n\n3 2\n"
-    assert composed_as(mixins=["polite", "skill"]) == (
-        "Be polite.\n\nUse {{ x | upper }} and {{y}}.\n\n3 2\n"
+    assert composed_as(dependencies=["skill"]) == f"{foreign}\n\n3 2\n"
+    assert composed_as(mixins=["base", "brief", "polite", "skill"]) == (
+        f"Base.\n\nBe brief.\n\nBe polite.\n\n{foreign}\n\n3 2\n"
     )
 
 
