@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 import anyio.abc
+import msgspec
 import structlog
 
 from ksi_daemon.clock import Clock, SteadyClock
@@ -124,7 +125,7 @@ class Daemon:
         """Bring back what an earlier run left, and say so in the log."""
         found = await house.plugins.load()
         servers = await house.mcp.restore()
-        lost = await _lose_unfinished(event_log)
+        lost = await _end_unfinished(event_log)
         restored = await house.agents.restore()
         rules, timers = await house.rules.restore(), await house.timers.restore()
         data = {
@@ -344,11 +345,23 @@ def _defaults(settings: Settings) -> Defaults:
     )
 
 
-async def _lose_unfinished(event_log: EventLog) -> int:
-    """Give the events whose handlers a crash cut off the outcome ``lost``; return how many."""
+async def _end_unfinished(event_log: EventLog) -> int:
+    """Give the events whose handlers were cut off an outcome; return how many are ``lost``.
+
+    A message that is in its mailbox has been sent: it will be answered, only nobody waits here.
+    """
+    delivered = await event_log.reader.delivered()
     unfinished = await event_log.reader.unfinished()
     for start in range(0, len(unfinished), LOST_AT_ONCE):
-        chunk = unfinished[start : start + LOST_AT_ONCE]
-        for written in [event_log.submit(Work(ended=Ended(seq, _LOST))) for seq in chunk]:
+        ends = [
+            Ended(seq, _sent(delivered[seq]) if seq in delivered else _LOST)
+            for seq in unfinished[start : start + LOST_AT_ONCE]
+        ]
+        for written in [event_log.submit(Work(ended=end)) for end in ends]:
             await written
-    return len(unfinished)
+    return len(unfinished) - len(delivered)
+
+
+def _sent(request_id: str) -> Outcome:
+    result = msgspec.Raw(msgspec.json.encode({"request_id": request_id}))
+    return Outcome("handled", result)

@@ -123,6 +123,10 @@ class LogReader:
         """Return the seqs of the events that have no outcome."""
         return [row[0] for row in await self._rows(self._queries["unfinished"])]
 
+    async def delivered(self) -> dict[int, str]:
+        """Return the ids of sent messages by seq that have no outcome but are in a mailbox."""
+        return dict(await self._rows(self._queries["delivered"]))
+
     async def agents(self) -> list[bytes]:
         """Return the specs of the living agents as JSON, in the order of their spawning."""
         return [row[0].encode() for row in await self._rows(self._queries["agents"])]

@@ -13,3 +13,12 @@ SELECT spawn_id, children, descendants FROM spawns;
 -- name: said
 -- What living agents said last of themselves.
 SELECT agent_id, said FROM agents WHERE state = 'active' AND length(said) > 2;
+
+-- name: delivered
+-- Messages to agents whose sending has no end and that are in a mailbox all the same.
+SELECT e.seq, e.id
+  FROM events e
+  JOIN messages m ON m.agent_id = json_extract(e.data, '$.agent_id') AND m.request_id = e.id
+  LEFT JOIN outcomes o ON o.seq = e.seq
+ WHERE e.status = 'received' AND o.seq IS NULL AND e.name = 'agent:send' AND m.kind = 'message'
+ ORDER BY e.seq;
