@@ -155,3 +155,49 @@ def test_the_types_of_the_arguments_are_those_that_json_can_have() -> None:
     def call(point: Point, foreign: Callable[[], None], untyped=None, *, ctx: object) -> None: ...  # type: ignore[no-untyped-def]
 
     assert arguments(call) == {"point": Point, "foreign": Any, "untyped": Any}
+
+
+GOOGLE = """Send a message.
+
+    Args:
+        to: who gets it,
+            by name.
+        text (str): what it says
+        urgent:
+
+    Returns:
+        to: not a parameter here
+    """
+
+REST = """Send a message.
+
+    :param to: who gets it, by name.
+    :param str text: what it says
+    :returns: to: nothing
+    """
+
+NEITHER = """Send a message.
+
+    Note: this is prose.
+      text: so is this
+    """
+
+
+@pytest.mark.parametrize(
+    ("doc", "told"),
+    [
+        pytest.param(GOOGLE, {"to": "who gets it, by name.", "text": "what it says"}, id="Args"),
+        pytest.param(REST, {"to": "who gets it, by name.", "text": "what it says"}, id="fields"),
+        pytest.param(NEITHER, {}, id="prose"),
+        pytest.param("", {}, id="none"),
+    ],
+)
+def test_what_the_docstring_says_of_a_parameter_is_told_with_it(
+    doc: str, told: dict[str, str]
+) -> None:
+    def send(to: str, text: str, urgent: bool = False) -> None: ...
+
+    send.__doc__ = doc
+    fields = tool_of(send).schema["properties"]
+    found = {name: field.get("description", "") for name, field in fields.items()}
+    assert {name: words for name, words in found.items() if words} == told
