@@ -179,37 +179,34 @@ class Parts:
     """The parts of one message, while they arrive (``native_calls.Pieces``). A piece is a part."""
 
     def __init__(self) -> None:
-        self._parts: list[dict[str, Any]] = []
+        # Neighbours that are text and nothing else are one part: a list of its pieces.
+        self._parts: list[dict[str, Any] | list[str]] = []
         self._has_call = False
 
     def add(self, piece: Any) -> int:
         """Take *piece* and return about how many bytes of memory that takes."""
+        if set(piece) == {"text"}:
+            # The text of a reply is counted where it is kept as text.
+            return self._add_text(_str(piece["text"]))
         self._has_call = self._has_call or "functionCall" in piece
         self._parts.append(piece)
-        # The text of a reply is counted where it is kept as text.
-        return PIECE if set(piece) == {"text"} else PIECE + len(str(piece))
+        return PIECE + len(str(piece))
 
     def message(self, text: str) -> dict[str, Any] | None:
         """Return the message of the model, None if none of its parts is a call."""
         if not self._has_call:
             return None
-        return {"role": "model", "parts": [sound(part) for part in _merged(self._parts)]}
+        parts = [{"text": "".join(p)} if isinstance(p, list) else p for p in self._parts]
+        return {"role": "model", "parts": [sound(part) for part in parts]}
 
-
-def _merged(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return *parts* with neighbours that are text and nothing else made into one."""
-    merged: list[dict[str, Any]] = []
-    run: list[str] = []
-    for part in [*parts, {}]:
-        if set(part) == {"text"}:
-            run.append(_str(part["text"]))
-            continue
-        if text := "".join(run):
-            merged.append({"text": text})
-        run = []
-        if part:
-            merged.append(part)
-    return merged
+    def _add_text(self, text: str) -> int:
+        if not text:
+            return 0
+        if self._parts and isinstance(self._parts[-1], list):
+            self._parts[-1].append(text)
+            return 0
+        self._parts.append([text])
+        return PIECE
 
 
 def _chunk(value: Any) -> _Chunk:

@@ -8,7 +8,7 @@ import pytest
 from ksi_daemon.errors import ProviderError
 from ksi_daemon.providers.anthropic import Anthropic, Spec
 from ksi_daemon.providers.model import Message, Request, Tool, Usage
-from ksi_daemon.providers.wire import Delta
+from ksi_daemon.providers.wire import Delta, Transcript
 
 LOCAL = "http://127.0.0.1:8080/v1"
 HELLO = Request(messages=(Message("user", "hello"),))
@@ -322,3 +322,28 @@ def test_a_piece_of_a_block_that_never_began_is_left_out() -> None:
     blocks.add({"index": 3, "delta": {"type": "input_json_delta", "partial_json": "{"}})
     blocks.add({"index": None, "delta": {"type": "news"}})
     assert blocks.message("") is None
+
+
+def test_text_is_counted_once() -> None:
+    transcript = Transcript("m", 100, calls=vendor().calls())
+    begun = event("content_block_start", index=0, content_block=text(""))
+    transcript.add(vendor().read(begun))
+    transcript.add(vendor().read(change(type="text_delta", text="x" * 30)))
+    assert not transcript.is_full
+
+
+def test_text_that_is_none_does_not_go_back() -> None:
+    blocks = vendor().calls()
+    call = {"type": "tool_use", "id": "toolu_1", "name": "ping", "input": {}}
+    for block in (text(" \n"), call):
+        blocks.add({"index": None, "content_block": block})
+    assert blocks.message("") == {"role": "assistant", "content": [call]}
+
+
+def test_thinking_takes_room() -> None:
+    transcript = Transcript("m", 1_000, calls=vendor().calls())
+    block = {"type": "thinking", "thinking": ""}
+    transcript.add(vendor().read(event("content_block_start", index=0, content_block=block)))
+    for _ in range(20):
+        transcript.add(vendor().read(change(type="thinking_delta", thinking="x" * 100)))
+    assert transcript.is_full

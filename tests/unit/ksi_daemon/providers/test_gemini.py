@@ -8,7 +8,7 @@ import pytest
 from ksi_daemon.errors import ProviderError
 from ksi_daemon.providers.gemini import Gemini, Spec
 from ksi_daemon.providers.model import Message, Request, Tool
-from ksi_daemon.providers.wire import Delta
+from ksi_daemon.providers.wire import Delta, Transcript
 
 LOCAL = "http://127.0.0.1:8080/v1beta"
 HELLO = Request(messages=(Message("user", "hello"),))
@@ -183,6 +183,20 @@ def test_P4_what_is_no_content(data: str, message: str) -> None:
     with pytest.raises(ProviderError) as caught:
         vendor().read(data)
     assert (caught.value.code, caught.value.message) == ("provider_protocol", message)
+
+
+def test_text_is_counted_once() -> None:
+    transcript = Transcript("m", 100, calls=vendor().calls())
+    for _ in range(30):
+        transcript.add(vendor().read(chunk({"text": "x"})))
+    assert not transcript.is_full
+
+
+def test_calls_take_room() -> None:
+    transcript = Transcript("m", 1_000, calls=vendor().calls())
+    for _ in range(20):
+        transcript.add(vendor().read(chunk(SIGNED)))
+    assert transcript.is_full
 
 
 def test_an_error_in_the_stream_is_raised() -> None:
