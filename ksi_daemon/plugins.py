@@ -35,6 +35,8 @@ __all__ = ["ENTRY_POINTS", "Broken", "Plugins"]
 ENTRY_POINTS: Final = "ksi.plugins"
 # How long a dropped-in file may wait until it is seen; a look costs one listing of the directory.
 LOOK_EVERY_S: Final = 1.0
+# How long a plugin may take to be imported; one that hangs must not stop the start.
+LOAD_S: Final = 30.0
 
 log = structlog.get_logger()
 
@@ -125,13 +127,14 @@ class Plugins:
         """Return what plugin *name* registered, or nothing and what is wrong with it."""
         try:
             # It is imported in a thread: what a plugin imports may take seconds.
-            module = await anyio.to_thread.run_sync(load)
+            with anyio.fail_after(LOAD_S):
+                module = await anyio.to_thread.run_sync(load, abandon_on_cancel=True)
             plugin = module.plugin(self._router) if hasattr(module, "plugin") else module
             return self._include(plugin), None
         # SystemExit: a script that was put there by mistake must not end the daemon.
         except (Exception, SystemExit) as exc:
             log.exception("plugin_failed", plugin=name)
-            return (), f"{type(exc).__name__}: {exc}"[:500]
+            return (), f"{type(exc).__name__}: {exc}"[:500].removesuffix(": ")
 
     def _include(self, plugin: object) -> tuple[Handler, ...]:
         """Register all that *plugin* offers, or nothing."""

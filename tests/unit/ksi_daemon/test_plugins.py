@@ -221,3 +221,18 @@ async def test_the_watch_sees_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
         assert router.registry.names() == ["double"]
+
+
+async def test_a_file_that_hangs_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOAD_S", 0.05)
+    end = tmp_path / "end"
+    waiting = f"import pathlib, time\nwhile not pathlib.Path({str(end)!r}).exists():\n"
+    (tmp_path / "a.py").write_text(f"{waiting}    time.sleep(0.01)\n")
+    async with running_router() as (router, _):
+        plugins = plugins_of(router, tmp_path)
+        with capture_logs():
+            assert await plugins.load() == []
+        end.touch()
+    assert plugins.broken == [("a.py", "TimeoutError")]
