@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,13 @@ def run(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
         case "change":
             write({"method": "notifications/tools/list_changed"})
             return text("changed")
+        case "stay":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            return text(str(os.getpid()))
+        case "flood":
+            for _ in range(2_000):
+                write({"method": "notifications/tools/list_changed"})
+            return text("flooded")
         case "leave":
             # Gone once the answer is read: nobody waits for anything then.
             threading.Timer(0.05, os._exit, [0]).start()
@@ -106,6 +115,8 @@ def main() -> None:
         request = json.loads(line)
         if "id" in request and "method" in request:
             answer(request)
+    while signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+        time.sleep(60)
 
 
 if __name__ == "__main__":

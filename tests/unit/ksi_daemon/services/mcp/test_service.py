@@ -395,3 +395,24 @@ async def test_an_agent_adds_no_server_by_a_pattern() -> None:
         answer = await ksi.ask("agent:send", {"agent_id": "a", "message": "go", "wait": True})
         assert answer["calls"][0]["error"]["code"] == "denied"
         assert await ksi.ask("mcp:list") == {"servers": []}
+
+
+async def test_a_program_that_will_not_end_is_made_to() -> None:
+    async with new_house() as ksi:
+        await ksi.add(tool("stay"))
+        pid = int(await ksi.ask("fake.stay"))
+        await ksi.ask("mcp:remove_server", {"name": "fake"})
+
+        async def is_gone() -> bool:
+            await ksi.ask("system:health")
+            return not await anyio.Path(f"/proc/{pid}").exists()
+
+        await ksi.until(is_gone)
+
+
+async def test_a_flood_of_notices_disturbs_nobody() -> None:
+    async with new_house() as ksi:
+        await ksi.add(tool("flood"), tool("echo"))
+        assert await ksi.ask("fake.flood") == "flooded"
+        assert await ksi.ask("fake.echo", {"text": "on"}) == "on"
+        assert await ksi.logged("mcp:drifted") == []
