@@ -17,6 +17,7 @@ from ksi_daemon.work import Statement
 
 __all__ = [
     "agent",
+    "agent_changed",
     "agent_said",
     "agent_terminated",
     "attempt",
@@ -38,6 +39,14 @@ def agent(agent_id: str, spec: bytes, spawned: datetime) -> Statement:
     return (
         "INSERT OR REPLACE INTO agents (agent_id, spec, state, spawned) VALUES (?, ?, 'active', ?)",
         (agent_id, spec.decode(), microseconds(spawned)),
+    )
+
+
+def agent_changed(agent_id: str, spec: bytes) -> Statement:
+    """Give a living agent another spec."""
+    return (
+        "UPDATE agents SET spec = ? WHERE agent_id = ? AND state = 'active'",
+        (spec.decode(), agent_id),
     )
 
 

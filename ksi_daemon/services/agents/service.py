@@ -84,6 +84,13 @@ class Terminate(msgspec.Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
+class Update(msgspec.Struct, forbid_unknown_fields=True):
+    """*subscriptions*: the events that the agent hears from now on, in place of the former."""
+
+    agent_id: str
+    subscriptions: Annotated[tuple[str, ...], msgspec.Meta(max_length=256)]
+
+
 class Agents:
     """The agents by id."""
 
@@ -168,6 +175,25 @@ class Agents:
         """Cancel the exchange that an agent holds; what waits in its mailbox comes next."""
         self._existing(data.agent_id)
         return {"cancelled": self._mailboxes.exchanges.stop(data.agent_id, "cancelled")}
+
+    @handles(
+        "agent:update",
+        own="agent_id",
+        example={"agent_id": "greeter", "subscriptions": ["state:set"]},
+    )
+    async def update(self, data: Update, ctx: Context) -> dict[str, Any]:
+        """Change which events a living agent hears."""
+        agent = self._existing(data.agent_id)
+        if not is_permitted(ctx.principal, "monitor:subscribe", "observe"):
+            raise Denied(f"{ctx.principal.source} may not listen: it lacks 'monitor:subscribe'")
+        spec = msgspec.structs.replace(agent.spec, subscriptions=data.subscriptions)
+        await self._router.record(
+            statements.agent_changed(data.agent_id, msgspec.json.encode(spec))
+        )
+        agent.spec = spec
+        agent.unsubscribe()
+        self._begin(agent)
+        return {"agent_id": data.agent_id, "subscriptions": data.subscriptions}
 
     @handles("agent:list", effect="observe", inline=True, example={})
     def list_agents(self, data: Nothing, ctx: Context) -> dict[str, Any]:
