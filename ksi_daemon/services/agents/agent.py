@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -38,7 +37,8 @@ class Agent:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.session: Session | None = None
-        self.mailbox: deque[Waiting] = deque()
+        # A list: an empty deque takes 760 bytes, which is a third of an idle agent.
+        self.mailbox: list[Waiting] = []
         # Messages on their way to the disk, and then to the mailbox.
         self.arriving = 0
         self.running = False

@@ -222,7 +222,7 @@ class Mailboxes:
     async def _empty_mailbox(self, agent: Agent) -> None:
         try:
             while agent.mailbox and not agent.terminated:
-                waiting = agent.mailbox.popleft()
+                waiting = agent.mailbox.pop(0)
                 waiting.settle(await self._answer(agent, waiting))
         finally:
             agent.running = False

@@ -167,7 +167,7 @@ class Agents:
                 (await told).result()
             for agent in ended:
                 while agent.mailbox:
-                    await self._mailboxes.abandon(agent, agent.mailbox.popleft())
+                    await self._mailboxes.abandon(agent, agent.mailbox.pop(0))
         return {"terminated": chosen, "dry_run": data.dry_run}
 
     @handles("agent:cancel", effect="admin", example={"agent_id": "greeter"})
