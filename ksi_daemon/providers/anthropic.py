@@ -231,7 +231,7 @@ class Blocks:
         source, field = _CONTINUED.get(delta.get("type"), ("", ""))
         text = delta.get(source)
         if at is None or not isinstance(text, str):
-            return PIECE
+            return 0
         self._grown[at].setdefault(field, []).append(text)
         # The text of a reply is counted where it is kept as text.
         return 0 if field == "text" else PIECE + len(text)

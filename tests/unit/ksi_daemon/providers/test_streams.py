@@ -6,6 +6,7 @@ Each file of tests/data/providers/VENDOR has the completion that it means beside
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ksi_daemon.errors import ProviderError
 from ksi_daemon.extraction.native import read_native
 from ksi_daemon.providers.anthropic import Anthropic
 from ksi_daemon.providers.anthropic import Spec as AnthropicSpec
@@ -37,6 +39,16 @@ MEDIA = {
 }
 FILES = sorted(path for path in DATA.glob("*/*") if not path.name.endswith(".expected.json"))
 BODIES = {path: path.read_bytes() for path in FILES}
+NAMES = ("anthropic", "gemini", "ollama", "openai")
+STREAMED = {"ollama": "application/x-ndjson"}
+# One piece of text in each vendor's stream.
+PIECES = {
+    "anthropic": b'data: {"type": "content_block_delta", "index": 0, "delta": '
+    b'{"type": "text_delta", "text": "%s"}}\n\n',
+    "gemini": b'data: {"candidates": [{"content": {"parts": [{"text": "%s"}]}}]}\n\n',
+    "ollama": b'{"message": {"content": "%s"}}\n',
+    "openai": b'data: {"choices": [{"delta": {"content": "%s"}}]}\n\n',
+}
 ASK = Request(messages=(Message("user", "hi"),))
 
 
@@ -64,10 +76,17 @@ def sends(body: bytes, media_type: str, cuts: list[int]) -> Answer:
 
 async def complete(path: Path, body: bytes, cuts: list[int]) -> tuple[Completion, list[str]]:
     pieces: list[str] = []
-    async with serving(sends(body, MEDIA[path.suffix], cuts)) as server:
-        provider = HttpProvider(vendor(path.parent.name, server.url))
+    answer = sends(body, MEDIA[path.suffix], cuts)
+    return await answered(path.parent.name, answer, pieces.append), pieces
+
+
+async def answered(
+    name: str, answer: Answer, on_text: Callable[[str], None] | None = None, **options: Any
+) -> Completion:
+    async with serving(answer) as server:
+        provider = HttpProvider(vendor(name, server.url), **options)
         try:
-            return await provider.complete(ASK, pieces.append), pieces
+            return await provider.complete(ASK, on_text)
         finally:
             await provider.aclose()
 
@@ -89,7 +108,7 @@ def check(path: Path, completion: Completion, pieces: list[str]) -> None:
 
 
 def test_every_vendor_has_bodies() -> None:
-    assert {path.parent.name for path in FILES} == {"anthropic", "gemini", "ollama", "openai"}
+    assert {path.parent.name for path in FILES} == set(NAMES)
     assert len(FILES) >= 17
 
 
@@ -111,3 +130,64 @@ def test_it_means_the_same_however_it_is_split(path: Path) -> None:
         check(path, *anyio.run(complete, path, BODIES[path], cuts))
 
     split()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("body", "media_type", "code"),
+    [
+        pytest.param(b"<html>hi</html>", "text/html", "provider_protocol", id="HTML"),
+        pytest.param(b"data: <html>\n\n", None, "provider_protocol", id="HTML in the stream"),
+        pytest.param(b"", "application/json", "provider_protocol", id="nothing"),
+        pytest.param(b"", None, "provider_empty", id="an empty stream"),
+    ],
+)
+@pytest.mark.faults
+async def test_P4_what_is_no_answer(
+    name: str, body: bytes, media_type: str | None, code: str
+) -> None:
+    stream = STREAMED.get(name, "text/event-stream")
+    with pytest.raises(ProviderError) as caught:
+        await answered(name, sends(body, media_type or stream, []))
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.faults
+async def test_P6_an_answer_of_50_MB_is_cut(name: str) -> None:
+    async def floods(exchange: Any) -> None:
+        await exchange.begin(media_type=STREAMED.get(name, "text/event-stream"))
+        for _ in range(50):
+            await exchange.chunk(PIECES[name] % (b"x" * 1_000_000))
+
+    completion = await answered(name, floods)
+    limit = 4 * 1024 * 1024
+    assert limit - 100 <= len(completion.text) <= limit
+    assert (completion.stop_reason, completion.incomplete) == (
+        None,
+        "the reply is longer than the limit",
+    )
+
+
+# With what the event begins that says how the reply ended, and something that stands in it.
+ENDS = {
+    "anthropic": (b"event: ", b"message_delta"),
+    "gemini": (b"data: ", b"finishReason"),
+    "ollama": (b'{"model"', b"done_reason"),
+    "openai": (b"data: ", b'"finish_reason": "tool_calls"'),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.faults
+async def test_P5_half_a_stream_is_no_whole_reply(name: str) -> None:
+    path = next(path for path in FILES if path.match(f"{name}/calls.*"))
+    begins, holds = ENDS[name]
+    body = BODIES[path]
+    half = body[: body.rindex(begins, 0, body.index(holds))]
+    completion, _ = await complete(path, half, [])
+    assert (completion.text, completion.stop_reason, completion.incomplete) == (
+        "I'll look it up.",
+        None,
+        "the stream ended without a finish reason",
+    )
