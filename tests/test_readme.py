@@ -12,6 +12,8 @@ from ksi_client import connect
 from ksi_client.cli import COMMANDS
 from ksi_daemon.config import Settings
 from ksi_daemon.extraction.dialects import DIALECTS
+from ksi_daemon.providers import PROVIDERS
+from ksi_daemon.providers.slips import PROFILES, SLIPS
 from ksi_daemon.testing import running_daemon, short_directory
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,6 +33,11 @@ def test_each_command_is_named(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(DIALECTS))
 def test_each_dialect_is_named(name: str) -> None:
+    assert name in QUOTED
+
+
+@pytest.mark.parametrize("name", sorted({*PROVIDERS, *SLIPS, *PROFILES}))
+def test_each_provider_and_slip_is_named(name: str) -> None:
     assert name in QUOTED
 
 

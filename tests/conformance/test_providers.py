@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from ksi_client import Client, connect
@@ -203,3 +206,23 @@ async def test_an_agent_may_not_have_a_command_run_as_a_provider() -> None:
         ("completion:run", "an agent may not choose a provider object"),
         ("agent:spawn", "an agent may not choose a provider object"),
     ]
+
+
+async def test_a_command_ends_with_its_agent(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    os.mkfifo(told)
+    program = (
+        "import os, sys, time\n"
+        "with open(sys.argv[1], 'w') as told: told.write(str(os.getpid()))\n"
+        "time.sleep(600)"
+    )
+    command = {"type": "cli", "argv": [sys.executable, "-c", program, str(told)]}
+    async with daemon() as ksi:
+        fields = {"agent_id": "a", "system": "s", "provider": command}
+        await ksi.request("agent:spawn", fields)
+        await ksi.send("a", "Go.", wait=False)
+        process = os.pidfd_open(int(await anyio.Path(told).read_text()))
+        await ksi.request("agent:terminate", {"agent_id": "a"})
+        ended, _, _ = await anyio.to_thread.run_sync(select.select, [process], [], [], 20)
+        os.close(process)
+    assert ended
