@@ -43,6 +43,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "stats": Entry("Daemon", "reports", "Show how the daemon fares and what its log holds."),
     "spawn": Entry("Agents", "agents", "Bring an agent to life."),
     "send": Entry("Agents", "agents", "Give an agent a message and show its answer."),
+    "chat": Entry("Agents", "chat", "Talk to an agent."),
     "agents": Entry("Agents", "agents", "List the agents that live."),
     "terminate": Entry("Agents", "agents", "End agents, by id or by pattern."),
     "components": Entry("Agents", "components", "List, show, check, add what agents are made of."),

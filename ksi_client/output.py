@@ -67,6 +67,10 @@ class Output:
         """Write *value* as a JSON line, whatever the form is."""
         click.echo(visible_json(_encode(value).decode()))
 
+    def write(self, text: str) -> None:
+        """Write a part of a text at once; as with ``lines``, its view made it ``visible``."""
+        click.echo(text, nl=False, color=self.paint.enabled)
+
     def lines(self, lines: Lines) -> None:
         """Write text; whatever of it is not ours was made ``visible`` by its view."""
         for line in lines:

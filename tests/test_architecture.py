@@ -47,7 +47,11 @@ RANKS = {
     "__main__": 8,
 }
 # What is imported when it is first needed, each for a reason that its module states.
-LATE_IMPORTS = {"ksi_daemon/schemas.py", "ksi_daemon/services/mcp/library.py"}
+LATE_IMPORTS = {
+    "ksi_client/commands/chat.py",  # readline writes to stdout when it is loaded without a terminal
+    "ksi_daemon/schemas.py",
+    "ksi_daemon/services/mcp/library.py",
+}
 PURE = (
     "events",
     "errors",
@@ -62,6 +66,7 @@ PURE = (
 )
 # What `ksi extract` and `ksi prompt` are made of.
 NEED_NO_DAEMON = (
+    "chat.py",
     "compared.py",
     "comparing.py",
     "explained.py",

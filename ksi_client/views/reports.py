@@ -12,7 +12,7 @@ from ksi_client.text import Color, Paint, clip, visible, width, wrapped
 from ksi_client.views.tables import GAP, Cell, Column, plain, table
 from ksi_client.wire import Answer
 
-__all__ = ["agents", "answer", "described", "events", "reliability", "result"]
+__all__ = ["agents", "answer", "called", "described", "ended", "events", "reliability", "result"]
 
 _STATES: Final[dict[str, Color]] = {"running": "yellow", "idle": "green", "terminated": "dim"}
 _STATUSES: Final[dict[str, tuple[str, Color]]] = {
@@ -80,27 +80,32 @@ def answer(reply: Mapping[str, Any], paint: Paint, cells: int) -> Iterator[str]:
     text = str(reply.get("text") or "").strip()
     if text:
         yield from wrapped(visible(text, lines=True), cells)
-    for call in reply.get("calls") or ():
-        yield _call(call, paint, cells)
+    for each in reply.get("calls") or ():
+        yield called(each, paint, cells)
+    yield ended(reply, paint)
+
+
+def ended(reply: Mapping[str, Any], paint: Paint) -> str:
+    """Return in how many turns an answer came to its end, and by what."""
     turns, reason = reply.get("turns"), str(reply.get("finish_reason"))
-    ended = f"{turns} turn{'s' * (turns != 1)}, {reason}"
+    text = f"{turns} turn{'s' * (turns != 1)}, {reason}"
     if reply.get("rejected"):
-        ended += f", {reply['rejected']} rejected (ksi events extraction:rejected)"
+        text += f", {reply['rejected']} rejected (ksi events extraction:rejected)"
     error = reply.get("error")
     if error:
-        ended += f": {error.get('message')}"
-    yield paint(visible(ended), "dim" if reason == "stop" else "yellow")
+        text += f": {error.get('message')}"
+    return paint(visible(text), "dim" if reason == "stop" else "yellow")
 
 
-def _call(call: Mapping[str, Any], paint: Paint, cells: int) -> str:
+def called(made: Mapping[str, Any], paint: Paint, cells: int) -> str:
     """Return one call of an answer: its sign, its name, its result or its error."""
-    sign, color = _STATUSES.get(str(call.get("status")), ("✗", "red"))
-    name = visible(str(call.get("name")))
-    error = call.get("error")
+    sign, color = _STATUSES.get(str(made.get("status")), ("✗", "red"))
+    name = visible(str(made.get("name")))
+    error = made.get("error")
     if error:
         came = f"{error.get('code')}: {error.get('message')}"
     else:
-        came = "" if call.get("result") is None else _json(call["result"])
+        came = "" if made.get("result") is None else _json(made["result"])
     room = max(cells - len(name) - 4, 0)
     return f"{paint(sign, color)} {paint(name, 'bold')}  {clip(visible(came), room)}".rstrip()
 
