@@ -150,7 +150,14 @@ def _provider(asked: Spawn, component: Component, defaults: Defaults) -> dict[st
     """Return the provider object; one that names no model gets the agent's."""
     chosen = _chosen(asked.provider or component.provider, component, defaults)
     model = asked.model or component.model
-    return chosen if model is None else {"model": model, **chosen}
+    return chosen if model is None else _with_model(chosen, model)
+
+
+def _with_model(provider: dict[str, Any], model: str) -> dict[str, Any]:
+    """Return *provider* with *model* if it names none; one around another, with that in it."""
+    if provider.get("type") == "faulty" and isinstance(inner := provider.get("of"), dict):
+        return {**provider, "of": _with_model(inner, model)}
+    return {"model": model, **provider}
 
 
 def _chosen(

@@ -229,3 +229,9 @@ def test_limits_over_the_daemons() -> None:
 def test_a_spec_outlives_the_daemon() -> None:
     spec = made(Spawn(component="c", tools=("a:b",), limits=Limits(turns=3)), parent="bob")
     assert msgspec.json.decode(msgspec.json.encode(spec), type=Spec) == spec
+
+
+def test_the_model_is_for_the_provider_that_slips_are_made_in() -> None:
+    asked = Spawn(provider={"type": "faulty", "of": OPENAI}, model="m-2")
+    spec = made(asked, Component(), DEFAULTS)
+    assert spec.provider == {"type": "faulty", "of": {"model": "m-2", **OPENAI}}
