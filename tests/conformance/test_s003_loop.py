@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -382,3 +383,41 @@ async def test_what_is_done_with_a_broken_block(on_malformed: str, turns: int, r
     expected = ["args_type"] if runs else ["reply_refused", "args_type"]
     assert [each["error"]["code"] for each in rejected] == expected
     assert [code for (code,) in codes] == expected
+
+
+STRUCT = '''
+import msgspec
+
+from ksi_daemon.router import handles
+
+
+class Point(msgspec.Struct):
+    x: int
+
+
+@handles("odd:point")
+async def point(data: Point, ctx):
+    """Take a point."""
+    return data.x
+'''
+
+
+async def test_S002_36_a_handlers_model_is_all_it_takes_to_check_arguments() -> None:
+    with short_directory() as plugins:
+        (plugins / "odd.py").write_text(STRUCT)
+        async with house(plugins=str(plugins)) as at:
+            replies = [prompted("odd:point", x="one"), prompted("odd:point", x=1), "Done."]
+            answer = await told(at, *replies, tools=["odd:point"])
+            content = at.sent(1)[-1].content
+    assert [call["status"] for call in answer["calls"]] == ["rejected", "handled"]
+    assert '{"x":{"type":"integer"}}' in content
+
+
+async def test_S003_25_what_was_sent_is_not_changed_by_what_follows() -> None:
+    spoken = {"preset": "prompt_tools", "use_native_tools": True}
+    calls = [{"tool_calls": [native_call("state_get", f"c{n}", key=f"k{n}")]} for n in range(3)]
+    async with house() as at:
+        await told(at, *calls, "Done.", protocol=spoken)
+        histories = [at.sent(n) for n in range(4)]
+    for before, after in pairwise(histories):
+        assert list(after)[: len(before)] == list(before)

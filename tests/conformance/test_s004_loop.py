@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ksi_daemon.extraction import read_native, replay
 from ksi_daemon.testing import short_directory
 from tests.loop import House, fence, house, native_call
 
@@ -260,3 +261,84 @@ async def test_a_rejected_text_does_not_go_back_raw_into_a_native_history() -> N
         assert sent[1] == {"role": "assistant", "content": "I look."}
         assert "malformed_block" in sent[2]
         assert at.messages()[1]["content"].endswith(broken)
+
+
+async def test_S004_35_native_arguments_are_checked_before_they_are_used() -> None:
+    async with house() as at:
+        answer = await told(at, {"tool_calls": [native_call("state_get", "c1", key=5)]}, "Done.")
+        result = at.sent()[-1]
+    assert ran(answer) == [("c1", "rejected")]
+    assert (result.call_id, result.is_error) == ("c1", True)
+    assert "args_schema" in result.content
+    assert '"key"' in result.content
+
+
+async def test_S002_17_a_vendors_ids_are_kept() -> None:
+    calls = [native_call("state_get", id, key="k") for id in ("call_abc123", "toolu_01abc")]
+    async with house() as at:
+        answer = await told(at, {"tool_calls": calls}, "Done.")
+        assert [each.call_id for each in at.sent()[-2:]] == ["call_abc123", "toolu_01abc"]
+    assert [call["id"] for call in answer["calls"]] == ["call_abc123", "toolu_01abc"]
+
+
+@pytest.mark.parametrize(
+    ("message", "id", "text"),
+    [
+        pytest.param(
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {
+                        "id": "call_abc",
+                        "type": "function",
+                        "function": {"name": "read_file", "arguments": '{"path": "/tmp/foo"}'},
+                    }
+                ],
+            },
+            "call_abc",
+            "",
+            id="S004-2 OpenAI",
+        ),
+        pytest.param(
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "text", "text": "So:"},
+                    {
+                        "type": "tool_use",
+                        "id": "toolu_abc",
+                        "name": "read_file",
+                        "input": {"path": "/tmp/foo"},
+                    },
+                ],
+            },
+            "toolu_abc",
+            "So:",
+            id="S004-3 Anthropic",
+        ),
+        pytest.param(
+            {
+                "role": "model",
+                "parts": [
+                    {
+                        "functionCall": {"name": "read_file", "args": {"path": "/tmp/foo"}},
+                        "thoughtSignature": "xyz",
+                    }
+                ],
+            },
+            None,
+            "",
+            id="S002-27 Gemini",
+        ),
+    ],
+)
+def test_S004_2_3_S002_25_26_27_each_vendors_message_is_read(
+    message: dict[str, Any], id: str | None, text: str
+) -> None:
+    found = read_native(message)
+    [call] = found.calls
+    assert (call.name, call.args, call.dialect) == ("read_file", {"path": "/tmp/foo"}, "native")
+    assert call.id == id or (id is None and call.id_generated)
+    assert found.residual == text
+    assert "thoughtSignature" not in str(message) or "xyz" in str(replay(message))
