@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import anyio
+import msgspec
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, Implementation
@@ -85,6 +86,7 @@ class _Open:
             except Exception as exc:
                 raise _explained(exc, self.stdio) from exc
             found += map(_tool, page.tools)
+            _check_size(found)
             cursor = page.next_cursor
             if cursor is None or len(found) >= MAX_TOOLS:
                 break
@@ -167,6 +169,11 @@ def _tool(listed: McpTool) -> Tool:
             else annotations.model_dump(mode="json", by_alias=True, exclude_none=True)
         ),
     )
+
+
+def _check_size(tools: list[Tool]) -> None:
+    if len(msgspec.json.encode(tools)) > MAX_MESSAGE_BYTES:
+        raise McpError(f"its list of tools has more than {MAX_MESSAGE_BYTES} bytes")
 
 
 def _late(timeout_s: float) -> KsiError:

@@ -416,3 +416,14 @@ async def test_a_flood_of_notices_disturbs_nobody() -> None:
         assert await ksi.ask("fake.flood") == "flooded"
         assert await ksi.ask("fake.echo", {"text": "on"}) == "on"
         assert await ksi.logged("mcp:drifted") == []
+
+
+async def test_a_list_of_tools_that_is_too_large_is_refused() -> None:
+    long = {"type": "object", "description": "x" * 500_000}
+    async with new_house() as ksi:
+        ksi.offer(*(tool(f"t{n}", inputSchema=long) for n in range(10)))
+        error = await ksi.refused("mcp:add_server", {"name": "fake", "argv": ksi.argv()})
+    assert (error.code, error.message) == (
+        "mcp_error",
+        "MCP server 'fake': its list of tools has more than 4194304 bytes",
+    )
