@@ -44,12 +44,14 @@ class Options(TypedDict, total=False):
     as the event is durable. *timeout*: seconds after which DaemonError ``timeout`` is raised;
     the event itself goes on. *idempotency_key*: the same key with the same event and data is
     taken once, however often it is sent. *correlation_id*: the story that the event joins.
+    *human*: a person asks, as approvals want it.
     """
 
     wait: Literal["handled", "logged"]
     timeout: float | None
     idempotency_key: str | None
     correlation_id: str | None
+    human: bool
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -52,7 +52,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     *extends*, *mixins* and *dependencies* name the components that it is made of (see
     ``composition``). *variables* are the defaults of the placeholders; *allow* are the event
-    patterns that a profile grants. *script* is what the scripted provider says when the agent
+    patterns that a profile grants, *ask* those of them that need a person's approval each
+    time, *deny* what it takes away. *script* is what the scripted provider says when the agent
     has no other: the fields of a scripted provider object. *plain* are the stretches of the text
     in which nothing is a placeholder. Fields that ksi does not know are left out.
     """
@@ -73,6 +74,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: list[str] | None = None
     profile: str | None = None
     allow: list[str] | None = None
+    ask: list[str] = msgspec.field(default_factory=list)
+    deny: list[str] = msgspec.field(default_factory=list)
     subscriptions: list[str] = msgspec.field(default_factory=list)
     limits: Limits = Limits()
     plain: tuple[tuple[int, int], ...] = ()

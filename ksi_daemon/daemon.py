@@ -32,6 +32,7 @@ from ksi_daemon.providers.model import Provider
 from ksi_daemon.providers.pool import ProviderPool
 from ksi_daemon.router import Limits, Router
 from ksi_daemon.services.agents import Agents, Defaults, FamilyLimits, Mailboxes
+from ksi_daemon.services.approvals import Approvals
 from ksi_daemon.services.completions import Completions
 from ksi_daemon.services.components import Components
 from ksi_daemon.services.extraction import Extraction
@@ -68,6 +69,7 @@ class House(NamedTuple):
     agents: Agents
     mailboxes: Mailboxes
     rules: Rules
+    approvals: Approvals
     timers: Timers
     pool: ProviderPool
     plugins: Plugins
@@ -127,6 +129,7 @@ class Daemon:
         servers = await house.mcp.restore()
         lost = await _end_unfinished(event_log)
         restored = await house.agents.restore()
+        await house.approvals.restore()
         rules, timers = await house.rules.restore(), await house.timers.restore()
         data = {
             "lost": lost,
@@ -185,7 +188,9 @@ class Daemon:
         agents, mailboxes = _agents(settings, router, reader, components, completions, tasks, pool)
         rules = Rules(router, reader, agents.principal)
         timers = Timers(router, reader, agents.principal, self._clock)
-        agents.on_end += [rules.forget, timers.forget]
+        approvals = Approvals(router, reader, agents.principal)
+        router.approver = approvals
+        agents.on_end += [rules.forget, timers.forget, approvals.forget]
         gauges = {
             "connections": lambda: len(server.connections),
             "agents": lambda: len(agents),
@@ -195,6 +200,7 @@ class Daemon:
             self._system(router, gauges),
             agents,
             agents.reports,
+            approvals,
             completions,
             components,
             Extraction(),
@@ -207,7 +213,9 @@ class Daemon:
             mcp,
         ):
             router.include(service)
-        return House(server, subscriptions, agents, mailboxes, rules, timers, pool, plugins, mcp)
+        return House(
+            server, subscriptions, agents, mailboxes, rules, approvals, timers, pool, plugins, mcp
+        )
 
     def _system(self, router: Router, gauges: dict[str, Callable[[], Any]]) -> System:
         return System(

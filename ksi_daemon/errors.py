@@ -130,6 +130,22 @@ class Denied(RoutingError):
     code = "denied"
 
 
+class ApprovalRequired(Denied):
+    """A person must approve first; *approval_id* is None if nobody was asked."""
+
+    code = "approval_required"
+
+    def __init__(self, event: str, approval_id: str | None = None) -> None:
+        if approval_id is None:
+            super().__init__(f"{event!r} needs a person's approval, and only an agent asks for it")
+            return
+        super().__init__(
+            f"a person must approve of {event!r} first and was asked ({approval_id}); "
+            "you will be told by a message",
+            details={"approval_id": approval_id},
+        )
+
+
 class HandlerFailed(RoutingError):
     """A handler raised something other than a KsiError."""
 

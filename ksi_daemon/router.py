@@ -43,6 +43,7 @@ import uuid_utils
 
 from ksi_daemon import security
 from ksi_daemon.errors import (
+    ApprovalRequired,
     Denied,
     HandlerFailed,
     HandlerTimeout,
@@ -66,6 +67,7 @@ from ksi_daemon.security import Principal
 from ksi_daemon.work import Ended, Idempotency, Journal, Statement, Work
 
 __all__ = [
+    "Approver",
     "Channel",
     "Committed",
     "Context",
@@ -116,13 +118,24 @@ class Channel(Protocol):
         ...
 
 
+class Approver(Protocol):
+    """Who is asked for approvals."""
+
+    def ask(self, event: Event, principal: Principal) -> tuple[str, tuple[Statement, ...]]:
+        """Return the id of the approval that *event* needs, and the rows that ask for it.
+
+        Raise KsiError if it cannot be asked for.
+        """
+        ...
+
+
 class Submission(msgspec.Struct, kw_only=True):
     """An event to be, with what only the daemon may say about it.
 
     *cause* is the event that led to this one; without it a new story begins (*correlation_id*
     may join one). *event_id* makes the id deterministic, so that what a crash repeats is logged
     once. *outcome* is how a notice says that what it tells of ended, if not well. *statements*
-    are committed together with the event.
+    are committed together with the event. *approved* binds what a person has approved of.
     """
 
     event: str
@@ -139,6 +152,7 @@ class Submission(msgspec.Struct, kw_only=True):
     outcome: Outcome | None = None
     statements: tuple[Statement, ...] = ()
     channel: Channel | None = None
+    approved: bytes | None = None
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -212,6 +226,8 @@ class Router:
         self.feed = Feed() if feed is None else feed
         self.limits = limits or Limits()
         self.counts: Counter[str] = Counter()
+        # Set once, before anything is submitted: who is asked is a service that needs the router.
+        self.approver: Approver | None = None
         self._journal = journal
         self._roots: OrderedDict[str, int] = OrderedDict()
         self._group: AbstractAsyncContextManager[anyio.abc.TaskGroup] = anyio.create_task_group()
@@ -289,6 +305,7 @@ class Router:
         try:
             handlers = self._admit(submission, event)
             payload = _decode(handlers[0], event)
+            self._check_approval(submission, event)
         except KsiError as exc:
             self._record_refusal(submission, event, exc, reply)
             return reply
@@ -335,6 +352,19 @@ class Router:
             raise Denied(f"{principal.source} may not emit {event.name!r}")
         event.data = security.checked(event.data, principal, event=event.name, own=handlers[0].own)
         return handlers
+
+    def _check_approval(self, submission: Submission, event: Event) -> None:
+        """Raise ApprovalRequired, and ask for it, unless *event* needs none or has it."""
+        principal = submission.principal
+        if not security.must_ask(principal, event.name):
+            return
+        if submission.approved == security.binding(principal, event.name, event.data):
+            return
+        if self.approver is None or principal.kind != "agent":
+            raise ApprovalRequired(event.name)
+        approval_id, rows = self.approver.ask(event, principal)
+        submission.statements += rows
+        raise ApprovalRequired(event.name, approval_id)
 
     def known_to(self, principal: Principal) -> list[str]:
         """Return the events that *principal* may submit, sorted by name."""

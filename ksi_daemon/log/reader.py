@@ -22,6 +22,7 @@ import msgspec
 from ksi_daemon.errors import InvalidData, StorageError
 from ksi_daemon.events import Event, Outcome, matches
 from ksi_daemon.log import queries
+from ksi_daemon.log.approvals import Approval
 from ksi_daemon.log.database import BUSY_TIMEOUT_MS, read_only
 from ksi_daemon.log.filters import condition, is_narrow
 from ksi_daemon.log.mcp import LoggedServer
@@ -196,6 +197,22 @@ class LogReader:
             for name, spec, agent_id, made, position, fires in await self._rows(
                 self._queries["rules"]
             )
+        ]
+
+    async def pending_approvals(self) -> list[Approval]:
+        """Return the calls of living agents that wait for a person, expired ones too."""
+        return [
+            Approval(
+                approval_id=row[0],
+                agent_id=row[1],
+                event_id=row[2],
+                event=row[3],
+                data=msgspec.Raw(row[4].encode()),
+                digest=row[5],
+                made=moment(row[6]),
+                expires=moment(row[7]),
+            )
+            for row in await self._rows(self._queries["pending_approvals"])
         ]
 
     async def timers(self) -> list[LoggedTimer]:

@@ -16,7 +16,8 @@ class Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A request as a client writes it.
 
     *wait* "handled" answers with the handler's result, "logged" once the event is durable.
-    *timeout* is how many seconds the client is willing to wait for the result.
+    *timeout* is how many seconds the client is willing to wait for the result. *human*: a person
+    asks, not a program; approvals are given by persons only.
     """
 
     event: str
@@ -26,6 +27,7 @@ class Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idempotency_key: str | None = None
     wait: Literal["handled", "logged"] = "handled"
     timeout: float | None = None
+    human: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True):

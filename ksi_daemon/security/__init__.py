@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from ksi_daemon.security.capabilities import Effect, is_permitted, not_covered, permitted
+from ksi_daemon.security.approvals import binding
+from ksi_daemon.security.capabilities import (
+    Effect,
+    is_permitted,
+    must_ask,
+    not_covered,
+    permitted,
+)
 from ksi_daemon.security.data import checked, storable
 from ksi_daemon.security.principals import SYSTEM, Principal, agent, client, handler, stand_in
 
@@ -11,10 +18,12 @@ __all__ = [
     "Effect",
     "Principal",
     "agent",
+    "binding",
     "checked",
     "client",
     "handler",
     "is_permitted",
+    "must_ask",
     "not_covered",
     "permitted",
     "stand_in",

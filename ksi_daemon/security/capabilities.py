@@ -8,7 +8,7 @@ from typing import Final, Literal
 from ksi_daemon.events import matches_any
 from ksi_daemon.security.principals import Principal
 
-__all__ = ["SELF_REPORT", "Effect", "is_permitted", "not_covered", "permitted"]
+__all__ = ["SELF_REPORT", "Effect", "is_permitted", "must_ask", "not_covered", "permitted"]
 
 # What an event does to the world; a handler states it, permission and logging depend on it.
 Effect = Literal["observe", "write", "spawn", "exec", "egress", "admin", "notice"]
@@ -22,17 +22,25 @@ def is_permitted(principal: Principal, event: str, effect: Effect) -> bool:
 
     Notices are the daemon's own word: nobody else may write one, not even an operator.
     An agent may do what a pattern of its grant matches. A grant of a bare ``*`` or of a pattern
-    does not reach ``admin`` events: those must be named in full.
+    does not reach ``admin`` events: those must be named in full. What is denied it may not, however
+    it was granted; what it must ask for it may.
     """
     if effect == "notice":
         return principal.kind == "system"
     if principal.operator:
         return True
+    if principal.deny and matches_any(principal.deny, event):
+        return False
     if event in SELF_REPORT:
         return True
     if effect == "admin":
         return event in principal.allow
     return matches_any(principal.allow, event)
+
+
+def must_ask(principal: Principal, event: str) -> bool:
+    """Say whether a person must approve of *event* before *principal* may submit it."""
+    return bool(principal.ask) and not principal.operator and matches_any(principal.ask, event)
 
 
 def permitted(principal: Principal, events: Iterable[tuple[str, Effect]]) -> list[str]:

@@ -13,7 +13,9 @@ class Principal(msgspec.Struct, frozen=True):
     """Someone who submits events.
 
     *source* is what the log shows, *scope* within what an idempotency key is unique (a client
-    keeps its scope when it reconnects). *allow* are event patterns; an operator needs none.
+    keeps its scope when it reconnects). *allow* are event patterns; an operator needs none. What
+    *deny* matches is not allowed after all, and of what *ask* matches each call needs a person's
+    approval. *human*: a person is at the other end, who can give it.
     """
 
     kind: Literal["system", "client", "agent", "handler"]
@@ -22,28 +24,34 @@ class Principal(msgspec.Struct, frozen=True):
     allow: tuple[str, ...] = ()
     agent_id: str | None = None
     operator: bool = False
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    human: bool = False
 
 
 SYSTEM: Final = Principal("system", "system", "system", operator=True)
 
 
-def client(uid: int, connection: int) -> Principal:
+def client(uid: int, connection: int, *, human: bool = False) -> Principal:
     """Return the operator at the other end of a socket; the transport has checked the uid."""
-    return Principal("client", f"client:{uid}/{connection}", f"client:{uid}", operator=True)
+    source = f"client:{uid}/{connection}"
+    return Principal("client", source, f"client:{uid}", operator=True, human=human)
 
 
-def agent(agent_id: str, allow: tuple[str, ...]) -> Principal:
-    """Return an agent that may emit the events that *allow* matches."""
+def agent(
+    agent_id: str, allow: tuple[str, ...], ask: tuple[str, ...] = (), deny: tuple[str, ...] = ()
+) -> Principal:
+    """Return an agent that may emit the events that *allow* matches, as *ask* and *deny* say."""
     source = f"agent:{agent_id}"
-    return Principal("agent", source, source, allow, agent_id)
+    return Principal("agent", source, source, allow, agent_id, ask=ask, deny=deny)
 
 
 def handler(name: str, cause: Principal) -> Principal:
     """Return the handler of event *name* acting for *cause*, with the rights of its cause."""
     source = f"handler:{name}"
-    return Principal("handler", source, source, cause.allow, cause.agent_id, cause.operator)
+    return stand_in(source, cause)
 
 
 def stand_in(source: str, maker: Principal) -> Principal:
     """Return what acts by itself for *maker*, a rule or a timer: with its rights and no more."""
-    return msgspec.structs.replace(maker, kind="handler", source=source, scope=source)
+    return msgspec.structs.replace(maker, kind="handler", source=source, scope=source, human=False)

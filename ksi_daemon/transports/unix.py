@@ -136,7 +136,9 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse("too_many_connections", f"{limit} connections are open", retryable=True)
         else:
             server.connections.add(self)
-            self.principal: Principal = security.client(uid, next(server.numbers))
+            number = next(server.numbers)
+            self.principal: Principal = security.client(uid, number)
+            self._human = security.client(uid, number, human=True)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._server.buffer
@@ -228,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
             Submission(
                 event=wire.event,
                 data=wire.data,
-                principal=self.principal,
+                principal=self._human if wire.human else self.principal,
                 correlation_id=wire.correlation_id,
                 idempotency_key=wire.idempotency_key,
                 wait=wire.wait,

@@ -23,10 +23,9 @@ from ksi_daemon.log.model import PendingMessage
 from ksi_daemon.providers.model import Message, Provider
 from ksi_daemon.registry import Handler
 from ksi_daemon.router import Committed, Router
-from ksi_daemon.security import agent as agent_principal
 from ksi_daemon.security.provenance import MAX_TEXTS, Readings, texts_of
 from ksi_daemon.services.agents.agent import Agent, Reply, Waiting
-from ksi_daemon.services.agents.spec import Defaults, Spec, loop_limits
+from ksi_daemon.services.agents.spec import Defaults, Spec, loop_limits, principal_of
 from ksi_daemon.work import Statement
 
 __all__ = ["AgentReader", "Exchanges", "Mailboxes", "unheard"]
@@ -281,7 +280,7 @@ class Mailboxes:
             given = await self.reader.readings(spec.agent_id, MAX_TEXTS)
             agent.session = Session(
                 agent_id=spec.agent_id,
-                principal=agent_principal(spec.agent_id, spec.allow),
+                principal=principal_of(spec),
                 system=spec.system,
                 provider=provider,
                 model=spec.model,
@@ -296,7 +295,7 @@ class Mailboxes:
 
     def told(self, spec: Spec) -> list[Tool]:
         """Return what the agent is told that it may emit, in the order of its tools."""
-        principal = agent_principal(spec.agent_id, spec.allow)
+        principal = principal_of(spec)
         known = self._router.known_to(principal)
         named = ("*",) if spec.tools is None else spec.tools
         names = dict.fromkeys(name for each in named for name in known if matches(each, name))

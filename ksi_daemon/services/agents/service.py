@@ -34,13 +34,12 @@ from ksi_daemon.router import (
     new_id,
 )
 from ksi_daemon.security import SYSTEM, Principal, is_permitted, not_covered
-from ksi_daemon.security import agent as agent_principal
 from ksi_daemon.services.agents.agent import Agent, Reply
 from ksi_daemon.services.agents.family import Families, FamilyLimits, adopted
 from ksi_daemon.services.agents.mailboxes import Mailboxes, unheard
 from ksi_daemon.services.agents.replies import answer_data, asker_of, reply_text
 from ksi_daemon.services.agents.reports import Reports
-from ksi_daemon.services.agents.spec import Defaults, Spawn, Spec, make_spec
+from ksi_daemon.services.agents.spec import Defaults, Spawn, Spec, bounded, make_spec, principal_of
 from ksi_daemon.work import Statement
 
 __all__ = ["Agents"]
@@ -242,7 +241,7 @@ class Agents:
     def principal(self, agent_id: str) -> Principal | None:
         """Return who the living agent *agent_id* is to the router, None if there is none."""
         agent = self._agents.get(agent_id)
-        return None if agent is None else agent_principal(agent_id, agent.spec.allow)
+        return None if agent is None else principal_of(agent.spec)
 
     async def restore(self) -> int:
         """Bring back the agents that lived, go on with what was cut off; return how many."""
@@ -311,8 +310,10 @@ class Agents:
             raise Conflict(f"{self._max_agents} agents live already", code="too_many_agents")
         component = self._component(data, may_be_path=ctx.principal.operator)
         profile = data.profile or component.profile or self._defaults.profile
-        grant = tuple(self._load_component(f"profiles/{profile}", False).allow or ())
+        rights = self._load_component(f"profiles/{profile}", False)
+        grant = tuple(rights.allow or ())
         spec = make_spec(data, agent_id, component, grant, self._defaults, ctx.agent_id)
+        spec = bounded(spec, data, rights, ctx.principal)
         if not ctx.principal.operator:
             self._check_rights(data, spec, ctx.principal)
         self._check_provider(spec.provider)

@@ -16,8 +16,18 @@ import msgspec
 from ksi_daemon.component import Component, Limits, render
 from ksi_daemon.errors import InvalidData
 from ksi_daemon.loop import LoopLimits, agreement
+from ksi_daemon.security import Principal, agent
 
-__all__ = ["AGENT_ID", "Defaults", "Spawn", "Spec", "loop_limits", "make_spec"]
+__all__ = [
+    "AGENT_ID",
+    "Defaults",
+    "Spawn",
+    "Spec",
+    "bounded",
+    "loop_limits",
+    "make_spec",
+    "principal_of",
+]
 
 AGENT_ID: Final = re.compile(r"[a-z0-9_][a-z0-9_-]{0,63}")
 Patterns = Annotated[tuple[str, ...], msgspec.Meta(max_length=256)]
@@ -30,7 +40,8 @@ class Spawn(msgspec.Struct, forbid_unknown_fields=True):
     without it no model is called. *provider* is a provider object or the name of its type.
     *tools* are those that it is told of and may call; with them it has the rights of a *profile*
     only if one is named. *allow* are event patterns that it may emit, in place of the profile's.
-    *report*: what it says as its result comes to the agent that spawned it, as a message.
+    *ask* are patterns that it may emit when a person has approved, each time; *deny* what it may
+    not. *report*: what it says as its result comes to the agent that spawned it, as a message.
     """
 
     agent_id: str | None = None
@@ -42,6 +53,8 @@ class Spawn(msgspec.Struct, forbid_unknown_fields=True):
     protocol: str | dict[str, Any] | None = None
     tools: Patterns | None = None
     allow: Patterns | None = None
+    ask: Patterns | None = None
+    deny: Patterns | None = None
     profile: str | None = None
     variables: dict[str, str] = msgspec.field(default_factory=dict)
     subscriptions: Patterns | None = None
@@ -72,6 +85,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     spawn_id: str = ""
     root_id: str = ""
     parent_spawn_id: str = ""
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
     depth: int = 0
 
 
@@ -122,6 +137,26 @@ def make_spec(
         parent=parent,
         report=asked.report,
     )
+
+
+def bounded(spec: Spec, asked: Spawn, profile: Component, spawner: Principal) -> Spec:
+    """Return *spec* with what it must ask for and what it is denied.
+
+    What one must ask for one may. A spawner's own bounds are on its children as well.
+    """
+    ask = profile.ask if asked.ask is None and asked.allow is None else asked.ask or ()
+    deny = (*profile.deny, *(asked.deny or ()), *spawner.deny)
+    return msgspec.structs.replace(
+        spec,
+        allow=tuple(dict.fromkeys((*spec.allow, *ask))),
+        ask=tuple(dict.fromkeys((*ask, *spawner.ask))),
+        deny=tuple(dict.fromkeys(deny)),
+    )
+
+
+def principal_of(spec: Spec) -> Principal:
+    """Return who an agent of *spec* is to the router."""
+    return agent(spec.agent_id, spec.allow, spec.ask, spec.deny)
 
 
 def loop_limits(limits: Limits, defaults: LoopLimits) -> LoopLimits:

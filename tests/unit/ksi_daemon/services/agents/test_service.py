@@ -309,6 +309,8 @@ async def test_info_tells_what_an_agent_is_made_of_but_not_its_providers_setting
             "limits": {"turns": 3},
             "parent": None,
             "report": False,
+            "ask": [],
+            "deny": [],
             "depth": 0,
             "state": "idle",
             "waiting": 0,
