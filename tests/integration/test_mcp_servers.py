@@ -102,7 +102,16 @@ async def test_the_server_of_everything_over_http() -> None:
         await process.wait()
         gone = await refused(peer, "everything.echo", {"message": "hi"})
         assert gone.code == "mcp_unavailable"
-        assert (await peer.ask("system:health"))["status"] == "ok"
+        async with serving(port):
+            with anyio.fail_after(PATIENCE_S):
+                while not await is_back(peer):
+                    pass
+            assert await peer.ask("everything.echo", {"message": "again"}) == "Echo: again"
+
+
+async def is_back(peer: Peer) -> bool:
+    [server] = (await peer.ask("mcp:list"))["servers"]
+    return bool(server["state"] == "ready")
 
 
 async def is_added(peer: Peer, spec: dict[str, Any]) -> bool:
