@@ -10,7 +10,7 @@ from ksi_daemon.clock import SteadyClock
 from ksi_daemon.events import now
 
 
-def test_it_starts_with_the_time_of_day_and_goes_on_by_itself(
+def test_D17_it_goes_on_by_itself_when_somebody_sets_the_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     elapsed = [100.0]

@@ -246,7 +246,7 @@ async def test_reply_is_for_agents(var: Path) -> None:
         assert caught.value.hint == "a client says wait"
 
 
-async def test_agents_that_ask_each_other_for_ever_come_to_the_limit_of_hops(var: Path) -> None:
+async def test_H6_agents_that_ask_each_other_for_ever_come_to_the_limit_of_hops(var: Path) -> None:
     def endless(other: str) -> dict[str, Any]:
         return {"type": "scripted", "replies": [ask(other)], "on_empty": "repeat"}
 

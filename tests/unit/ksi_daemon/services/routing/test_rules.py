@@ -112,7 +112,7 @@ async def test_without_a_mapping_the_data_are_passed_on(var: Path) -> None:
         assert last["data"] == {"label": "once", "data": {}}
 
 
-async def test_a_circle_of_rules_ends(var: Path) -> None:
+async def test_H6_a_circle_of_rules_ends(var: Path) -> None:
     async with running_daemon(var, max_hops=6) as socket, connected(socket) as peer:
         await add(peer, name="there", target="state:set", mapping={"key": "k", "value": 1})
         await add(
@@ -125,7 +125,7 @@ async def test_a_circle_of_rules_ends(var: Path) -> None:
         assert last["error"]["code"] == "hop_limit"
 
 
-async def test_rules_that_multiply_come_to_the_limit_of_their_story(var: Path) -> None:
+async def test_H6_rules_that_multiply_come_to_the_limit_of_their_story(var: Path) -> None:
     async with running_daemon(var, max_events_per_root=50) as socket, connected(socket) as peer:
         for name in ("a", "b"):
             await add(peer, name=name, target="system:mark", condition={"data.label": "x"})

@@ -275,7 +275,7 @@ async def test_a_timer_has_the_rights_and_the_story_of_its_agent(var: Path) -> N
         )
 
 
-async def test_timers_that_set_timers_come_to_the_limit_of_hops(var: Path) -> None:
+async def test_H6_timers_that_set_timers_come_to_the_limit_of_hops(var: Path) -> None:
     again = says(
         "timer:set", name="next", after_s=0, target={"agent": "ada"}, data={"message": "Go on."}
     )
