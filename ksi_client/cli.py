@@ -48,6 +48,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "terminate": Entry("Agents", "agents", "End agents, by id or by pattern."),
     "components": Entry("Agents", "components", "List, show, check, add what agents are made of."),
     "tools": Entry("Agents", "tools", "List the tools of agents, call one."),
+    "approvals": Entry("Agents", "approvals", "List, grant, deny calls that wait for a person."),
     "emit": Entry("Events", "emit", "Emit any event and show its result."),
     "discover": Entry("Events", "discover", "List the events that there are."),
     "help": Entry("Events", "discover", "Describe an event: its fields, an example."),

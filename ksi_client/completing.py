@@ -10,7 +10,7 @@ import click
 from ksi_client.session import Session
 from ksi_daemon.errors import KsiError
 
-__all__ = ["agent_ids", "component_names", "event_names", "tool_names"]
+__all__ = ["agent_ids", "approval_ids", "component_names", "event_names", "tool_names"]
 
 # A shell that waits for its user's Tab must not wait for us.
 PATIENCE_S: Final = 0.25
@@ -35,6 +35,13 @@ def component_names(
     found = _asked(context, "composition:list", {})
     listed = (*found.get("components", ()), *found.get("broken", ()))
     return [each["name"] for each in listed if each["name"].startswith(incomplete)]
+
+
+def approval_ids(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the approvals that wait and whose ids begin with *incomplete*."""
+    waiting = _asked(context, "approval:list", {}).get("approvals", ())
+    ids = [each["approval_id"] for each in waiting]
+    return [each for each in ids if each.startswith(incomplete)]
 
 
 def tool_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
