@@ -15,8 +15,10 @@ import anyio
 import msgspec
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import SubscriptionLost
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, Implementation
 from mcp_types import Tool as McpTool
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from ksi_daemon import __version__
@@ -53,9 +55,11 @@ async def connected(spec: ServerSpec) -> AsyncIterator[Connection]:
         cache=None,
     )
     try:
-        async with client:
+        async with client, anyio.create_task_group() as tasks:
             open_connection.client = client
+            tasks.start_soon(open_connection.listen)
             yield open_connection
+            tasks.cancel_scope.cancel()
     # A foreign library over a foreign program: its errors come in groups and of all kinds.
     except Exception as exc:
         raise _explained(exc, stdio) from exc
@@ -76,6 +80,15 @@ class _Open:
         """Take note of what the server says unasked."""
         if getattr(message, "method", None) == _CHANGED:
             self._note()
+
+    async def listen(self) -> None:
+        """Ask a server of 2026-07-28 to tell of changes; an older one tells of them unasked."""
+        if self.client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return
+        with suppress(MCPError, SubscriptionLost, TimeoutError):
+            async with self.client.listen(tools_list_changed=True) as events:
+                async for _ in events:
+                    self._note()
 
     async def tools(self) -> list[Tool]:
         found: list[Tool] = []

@@ -14,7 +14,7 @@ import pytest
 
 from ksi_daemon.errors import KsiError
 from ksi_daemon.testing import Peer, connected, running_daemon, short_directory
-from tests import mcp_server
+from tests import mcp_modern, mcp_server
 from tests.mcp_server import tool
 
 THREE = [tool("echo"), tool("fail"), tool("number")]
@@ -427,3 +427,17 @@ async def test_a_list_of_tools_that_is_too_large_is_refused() -> None:
         "mcp_error",
         "MCP server 'fake': its list of tools has more than 4194304 bytes",
     )
+
+
+async def test_a_server_of_the_newest_revision_tells_of_its_changes_too() -> None:
+    async with new_house() as ksi:
+        argv = [sys.executable, str(Path(mcp_modern.__file__))]
+        await ksi.ask("mcp:add_server", {"name": "fake", "argv": argv})
+
+        async def has_drifted() -> bool:
+            # Asked again: the first may come before the daemon listens.
+            await ksi.ask("fake.grow")
+            return bool(await ksi.logged("mcp:drifted"))
+
+        await ksi.until(has_drifted)
+        assert await ksi.tools() == {"grow": "offered", "late": "new"}
