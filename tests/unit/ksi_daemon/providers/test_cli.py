@@ -144,9 +144,9 @@ async def test_output(printed: list[Any], fields: dict[str, Any], text: str, usa
 
 
 @pytest.mark.parametrize(
-    ("name", "output", "printed"),
+    ("name", "output", "printed", "text"),
     [
-        ("claude", "json", [{"type": "result", "is_error": False, "result": "hi"}]),
+        ("claude", "json", [{"type": "result", "is_error": False, "result": "hi"}], "hi"),
         (
             "claude",
             "stream-json",
@@ -154,6 +154,7 @@ async def test_output(printed: list[Any], fields: dict[str, Any], text: str, usa
                 {"type": "assistant", "message": {"content": [{"type": "text", "text": "h"}]}},
                 {"type": "result", "result": "hi"},
             ],
+            "hi",
         ),
         (
             "codex",
@@ -161,10 +162,12 @@ async def test_output(printed: list[Any], fields: dict[str, Any], text: str, usa
             [
                 {"type": "thread.started"},
                 {"type": "item.completed", "item": {"type": "reasoning", "text": "hm"}},
-                {"type": "item.completed", "item": {"type": "agent_message", "text": "hi"}},
+                {"type": "item.completed", "item": {"type": "agent_message", "text": "a"}},
+                {"type": "item.completed", "item": {"type": "agent_message", "text": "b"}},
             ],
+            "a\n\nb",
         ),
-        ("gemini", "json", [{"response": "hi", "stats": {}}]),
+        ("gemini", "json", [{"response": "hi", "stats": {}}], "hi"),
         (
             "gemini",
             "stream-json",
@@ -173,18 +176,19 @@ async def test_output(printed: list[Any], fields: dict[str, Any], text: str, usa
                 {"type": "message", "role": "assistant", "content": "h", "delta": True},
                 {"type": "message", "role": "assistant", "content": "i", "delta": True},
             ],
+            "hi",
         ),
     ],
 )
 async def test_what_known_programs_print(
-    tmp_path: Path, name: str, output: str, printed: list[Any]
+    tmp_path: Path, name: str, output: str, printed: list[Any], text: str
 ) -> None:
     program = tmp_path / name
     await anyio.Path(program).write_text(f"#!{sys.executable}\n{prints(*printed)}")
     await anyio.Path(program).chmod(0o700)
     command = {"type": "cli", "argv": [str(program), "-p"], "output": output}
     completion = await build(command).complete(ASK)
-    assert (completion.text, completion.model) == ("hi", name)
+    assert (completion.text, completion.model) == (text, name)
 
 
 @pytest.mark.parametrize(
