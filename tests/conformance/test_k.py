@@ -53,6 +53,9 @@ SETTINGS = [setting(n) for n in range(9)]
         ),
         pytest.param([setting(1)] * 9, {}, "no_progress", 3, id="no progress"),
         pytest.param([error("provider_error")], {}, "provider_error", 0, id="provider_error"),
+        pytest.param(
+            [{"text": SETTINGS[0], "stop_reason": None}], {}, "provider_error", 1, id="broken off"
+        ),
         pytest.param([error("provider_timeout")], {}, "provider_timeout", 0, id="provider_timeout"),
         pytest.param([error("provider_auth")], {}, "provider_auth", 0, id="provider_auth"),
         pytest.param(SETTINGS, {"limits": {"tokens": 1}}, "halted", 1, id="tokens"),

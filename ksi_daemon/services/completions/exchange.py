@@ -135,7 +135,7 @@ class Exchange:
         return self._ended(finish or "max_iterations", self._progress.spent())
 
     async def _turn_once(self) -> str | None:
-        session, provider = self.session, self.session.provider
+        session = self.session
         self._nonce = self._manner.new_nonce(asked_for=self._asked_for_nonce)
         spoken = self._manner.with_nonce(self._nonce)
         await self._turnstile.passed()

@@ -26,6 +26,7 @@ FAILURES: Final = {
     "consecutive_mistakes": "the model made nothing but mistakes, turn after turn",
     "no_progress": "the model said the very same again and again",
     "halted": "a budget is used up",
+    "provider_error": "the model's reply broke off, so nothing of it was run",
 }
 
 
