@@ -38,6 +38,7 @@ from ksi_daemon.services.components import Components
 from ksi_daemon.services.extraction import Extraction
 from ksi_daemon.services.mcp import McpServers
 from ksi_daemon.services.monitor import Monitor
+from ksi_daemon.services.permissions import Permissions
 from ksi_daemon.services.routing import Rules, Timers
 from ksi_daemon.services.state import State
 from ksi_daemon.services.subscriptions import Subscriptions
@@ -205,6 +206,7 @@ class Daemon:
             components,
             Extraction(),
             Monitor(router, reader),
+            Permissions(router, components.profiles, components.load_given, agents.principal),
             rules,
             State(reader),
             subscriptions,

@@ -79,6 +79,10 @@ class Components:
         component = self._files.load_given(given, may_be_path)
         return compose(component, self._files.load_usable).component
 
+    def profiles(self) -> list[str]:
+        """Return the names of the components that are profiles, sorted."""
+        return [name for name in self._files.names() if name.startswith("profiles/")]
+
     @handles("composition:list", effect="observe", example={"component_type": "agent"})
     def list_components(self, data: List, ctx: Context) -> dict[str, Any]:
         """List the components with their type and description, and which are drafts."""
