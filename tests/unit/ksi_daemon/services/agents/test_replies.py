@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -269,3 +270,38 @@ async def test_an_agent_that_is_slow_keeps_nobody_waiting(var: Path) -> None:
         await spawn(peer, "ada", both, "Bob says 42.", prompt="Ask both.")
         assert (await said(peer, "ada", 2))[-1] == "Bob says 42."
         assert not await idle(peer, "slow")
+
+
+async def test_an_agent_whose_program_is_stopped_keeps_nobody_waiting(var: Path) -> None:
+    """A provider's process that got SIGSTOP answers never, and costs its own agent only."""
+    pid_file = var / "pid"
+    argv = ["sh", "-c", f"echo $$ > {pid_file}; kill -STOP $$"]
+    async with served(var) as peer:
+        await spawn(peer, "frozen", provider={"type": "cli", "argv": argv}, prompt="Go.")
+        with anyio.fail_after(20):
+            while not is_stopped(pid_file):
+                await peer.ask("system:health")
+        await spawn(peer, "bob", "42")
+        both = ask("frozen", call="ksiu_f") + "\n" + ask("bob", call="ksiu_b")
+        await spawn(peer, "ada", both, "Bob says 42.", prompt="Ask both.")
+        assert (await said(peer, "ada", 2))[-1] == "Bob says 42."
+        pid = int(pid_file.read_text())
+        await peer.ask("agent:terminate", {"agent_id": "frozen"})
+
+        with anyio.fail_after(20):
+            while is_alive(pid):
+                await peer.ask("system:health")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def is_stopped(pid_file: Path) -> bool:
+    """Say whether the process named in *pid_file* is stopped by a signal."""
+    text = pid_file.read_text().strip() if pid_file.exists() else ""
+    return bool(text) and ") T " in Path(f"/proc/{text}/stat").read_text()
