@@ -91,6 +91,8 @@ class StubDaemon:
         self._listener = None
         with suppress(FileNotFoundError):
             os.unlink(self.path)
+        # The first thread accepts: what it has just accepted is to be cut too.
+        self._threads[0].join(5)
         for connection in tuple(self._connections):
             connection.cut()
         for thread in self._threads:

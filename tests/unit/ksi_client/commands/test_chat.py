@@ -103,9 +103,9 @@ async def test_an_interrupt_cancels_the_exchange_and_not_the_agent() -> None:
             keys("think\n")
             until(lambda: bool(ksi.request("completion:status")["running"]))
             process.send_signal(signal.SIGINT)
-            until(lambda: "cancelled" in screen())
+            until(lambda: "cancelled" in screen() and screen().count("> ") == 2)
             keys("still there?\n")
-            until(lambda: "Here I am." in screen())
+            until(lambda: "Here I am." in screen() and screen().count("> ") == 3)
             keys("\x04")
             assert process.wait(PATIENCE_S) == 0
             assert (var / "run" / "chat_history").read_text() == "think\nstill there?\n"
