@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from types import MappingProxyType
 from typing import Final
 
-from ksi_daemon.extraction.dialects.argument_tags import ArgumentTagsDialect
 from ksi_daemon.extraction.dialects.base import (
     Answer,
     Dialect,
@@ -19,23 +20,6 @@ from ksi_daemon.extraction.dialects.base import (
     Reading,
     Schemas,
 )
-from ksi_daemon.extraction.dialects.command import CommandDialect
-from ksi_daemon.extraction.dialects.event import EventDialect
-from ksi_daemon.extraction.dialects.function_tags import FunctionTagsDialect
-from ksi_daemon.extraction.dialects.gemma import GemmaDialect
-from ksi_daemon.extraction.dialects.harmony import HarmonyDialect
-from ksi_daemon.extraction.dialects.headed import HeadedDialect
-from ksi_daemon.extraction.dialects.invoke_tags import InvokeTagsDialect
-from ksi_daemon.extraction.dialects.json_action import ActionDialect
-from ksi_daemon.extraction.dialects.ksi_body import BodyDialect
-from ksi_daemon.extraction.dialects.ksi_tool_use import ToolUseDialect
-from ksi_daemon.extraction.dialects.named import NamedDialect
-from ksi_daemon.extraction.dialects.prompt_json import PromptDialect
-from ksi_daemon.extraction.dialects.provider_json import ProviderDialect
-from ksi_daemon.extraction.dialects.provider_list import ProviderListDialect
-from ksi_daemon.extraction.dialects.pythonic import PythonicDialect
-from ksi_daemon.extraction.dialects.react import ReactDialect
-from ksi_daemon.extraction.dialects.text_tagged import TaggedDialect
 
 __all__ = [
     "DIALECTS",
@@ -51,28 +35,56 @@ __all__ = [
     "Schemas",
 ]
 
-DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
+# Where each dialect is: the module here, and its class.
+_CLASSES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        dialect.name: dialect
-        for dialect in (
-            ToolUseDialect(),
-            EventDialect(),
-            BodyDialect(),
-            PromptDialect(),
-            ActionDialect(),
-            TaggedDialect(),
-            CommandDialect(),
-            HeadedDialect(),
-            NamedDialect(),
-            HarmonyDialect(),
-            FunctionTagsDialect(),
-            InvokeTagsDialect(),
-            ArgumentTagsDialect(),
-            PythonicDialect(),
-            GemmaDialect(),
-            ReactDialect(),
-            ProviderDialect(),
-            ProviderListDialect(),
-        )
+        "ksi_tool_use": "ksi_tool_use.ToolUseDialect",
+        "event": "event.EventDialect",
+        "ksi_body": "ksi_body.BodyDialect",
+        "prompt_json": "prompt_json.PromptDialect",
+        "json_action": "json_action.ActionDialect",
+        "text_tagged": "text_tagged.TaggedDialect",
+        "command": "command.CommandDialect",
+        "headed": "headed.HeadedDialect",
+        "named": "named.NamedDialect",
+        "harmony": "harmony.HarmonyDialect",
+        "function_tags": "function_tags.FunctionTagsDialect",
+        "invoke_tags": "invoke_tags.InvokeTagsDialect",
+        "argument_tags": "argument_tags.ArgumentTagsDialect",
+        "pythonic": "pythonic.PythonicDialect",
+        "gemma": "gemma.GemmaDialect",
+        "react": "react.ReactDialect",
+        "provider_json": "provider_json.ProviderDialect",
+        "provider_list": "provider_list.ProviderListDialect",
     }
 )
+
+
+class _Dialects(Mapping[str, Dialect]):
+    """The dialects by name, each imported when it is first asked for.
+
+    An agent speaks few of them, and the patterns of all take longer to compile than a daemon may
+    take to start.
+    """
+
+    def __getitem__(self, name: str) -> Dialect:
+        return _dialect(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _CLASSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_CLASSES)
+
+    def __len__(self) -> int:
+        return len(_CLASSES)
+
+
+@cache
+def _dialect(name: str) -> Dialect:
+    module, _, kind = _CLASSES[name].partition(".")
+    dialect: Dialect = getattr(import_module(f"{__name__}.{module}"), kind)()
+    return dialect
+
+
+DIALECTS: Final[Mapping[str, Dialect]] = _Dialects()
