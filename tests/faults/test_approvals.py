@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from ksi_daemon import errors
+from ksi_daemon import errors, security
 from ksi_daemon.services import approvals
 from ksi_daemon.testing import Peer, connected, running_daemon, short_directory
 
@@ -214,3 +214,22 @@ async def test_a_child_is_bound_by_what_its_parent_must_ask_for() -> None:
             assert call["status"] == "handled", call
             kid = await ksi.ask("agent:info", {"agent_id": "kid"})
             assert (kid["ask"], kid["deny"]) == (["state:set"], ["state:delete"])
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "fired"),
+    [
+        pytest.param("must_ask", lambda principal, event: False, 1, id="nobody must ask"),
+        pytest.param("binding", lambda principal, event, data: None, 1, id="nothing is bound"),
+        pytest.param("must_ask", security.must_ask, None, id="as it is"),
+    ],
+)
+async def test_a_gate_that_is_gone_is_seen(
+    monkeypatch: pytest.MonkeyPatch, name: str, broken: Any, fired: int | None
+) -> None:
+    monkeypatch.setattr(security, name, broken)
+    with short_directory() as var:
+        async with daemon(var) as ksi:
+            await spawn(ksi, SETTING)
+            await send(ksi)
+            assert await value(ksi) == fired

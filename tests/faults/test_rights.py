@@ -14,12 +14,16 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ksi_daemon import router as router_module
 from ksi_daemon import security
+from ksi_daemon.component import Component
 from ksi_daemon.registry import tool
 from ksi_daemon.router import Router, Submission
 from ksi_daemon.security import Effect, Principal
+from ksi_daemon.services.agents.spec import Defaults, Spawn, bounded, make_spec, principal_of
 from ksi_daemon.testing import connected, running_daemon, running_router, short_directory
 
 pytestmark = pytest.mark.faults
@@ -121,3 +125,42 @@ async def test_the_table_finds_a_check_that_is_gone(
     events = await registered()
     monkeypatch.setattr(router_module.security, name, broken)
     assert await judged(events) != committed()
+
+
+patterns = st.lists(st.text("ab:*", max_size=4), max_size=4).map(tuple)
+rights = st.tuples(patterns, patterns, patterns)
+names = st.text("ab:", max_size=5)
+effects: st.SearchStrategy[Effect] = st.sampled_from(["observe", "write", "spawn", "admin"])
+
+
+def decision(principal: Principal, event: str, effect: Effect) -> int:
+    """Return 0 for denied, 1 for asks, 2 for allowed."""
+    if not security.is_permitted(principal, event, effect):
+        return 0
+    return 1 if security.must_ask(principal, event) else 2
+
+
+def child_of(parent: Principal, wanted: tuple[tuple[str, ...], ...], admin: set[str]) -> Principal:
+    """Return the child that *parent* gets, or one without rights where it is refused."""
+    allow, ask, deny = wanted
+    asked = Spawn(agent_id="kid", system="x", allow=allow, ask=ask, deny=deny)
+    component = Component(name="x", provider="scripted", script={"replies": []})
+    spec = make_spec(asked, "kid", component, (), Defaults(), None)
+    spec = bounded(spec, asked, Component(name="p"), parent)
+    if security.not_covered(spec.allow, parent.allow, admin):
+        spec = msgspec.structs.replace(spec, allow=())
+    return principal_of(spec)
+
+
+@given(root=rights, wanted=st.lists(rights, min_size=1, max_size=4), event=names, effect=effects)
+def test_down_a_tree_nobody_may_more_than_who_spawned_it(
+    root: tuple[tuple[str, ...], ...],
+    wanted: list[tuple[tuple[str, ...], ...]],
+    event: str,
+    effect: Effect,
+) -> None:
+    parent = security.agent("root", *root)
+    for each in wanted:
+        child = child_of(parent, each, {event} if effect == "admin" else set())
+        assert decision(child, event, effect) <= decision(parent, event, effect)
+        parent = child

@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from ksi_daemon import security
 from ksi_daemon.events import matches_any
-from ksi_daemon.security import SYSTEM, Effect, Principal, is_permitted, not_covered, permitted
+from ksi_daemon.security import (
+    SYSTEM,
+    Effect,
+    Principal,
+    is_permitted,
+    must_ask,
+    not_covered,
+    permitted,
+)
 from ksi_daemon.security.capabilities import SELF_REPORT
 
 CLIENT = security.client(1000, 1)
@@ -37,10 +45,41 @@ def agent(*allow: str) -> Principal:
         pytest.param(
             security.handler("x:y", agent("a:b")), "a:c", "write", False, id="has no more rights"
         ),
+        pytest.param(
+            security.agent("a", ("a:*",), (), ("a:b",)), "a:b", "write", False, id="what is denied"
+        ),
+        pytest.param(
+            security.agent("a", ("a:b",), (), ("a:*",)), "a:b", "write", False, id="by a pattern"
+        ),
+        pytest.param(
+            security.agent("a", ("a:*",), (), ("a:b",)), "a:c", "write", True, id="not the rest"
+        ),
+        pytest.param(
+            security.agent("a", (), (), ("*",)), "agent:status", "write", False, id="not a word"
+        ),
+        pytest.param(
+            security.agent("a", ("a:*",), ("a:b",)), "a:b", "write", True, id="what it asks for"
+        ),
     ],
 )
 def test_who_may(principal: Principal, event: str, effect: Effect, may: bool) -> None:
     assert is_permitted(principal, event, effect) is may
+
+
+@pytest.mark.parametrize(
+    ("principal", "event", "must"),
+    [
+        pytest.param(security.agent("a", ("a:*",), ("a:b",)), "a:b", True, id="by name"),
+        pytest.param(security.agent("a", ("a:b",), ("a:*",)), "a:b", True, id="by pattern"),
+        pytest.param(security.agent("a", ("a:*",), ("a:b",)), "a:c", False, id="not the rest"),
+        pytest.param(
+            security.handler("x:y", security.agent("a", (), ("a:b",))), "a:b", True, id="a handler"
+        ),
+        pytest.param(CLIENT, "a:b", False, id="an operator"),
+    ],
+)
+def test_who_must_ask(principal: Principal, event: str, must: bool) -> None:
+    assert must_ask(principal, event) is must
 
 
 def test_what_a_principal_may_of_many() -> None:

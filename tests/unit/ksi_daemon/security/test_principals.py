@@ -32,3 +32,17 @@ def test_what_stands_in_for_an_agent_has_its_rights_and_its_own_name() -> None:
     rule = security.stand_in("rule:a", security.agent("ada", ("a:*",)))
     assert rule == Principal("handler", "rule:a", "rule:a", ("a:*",), "ada")
     assert security.stand_in("rule:a", SYSTEM).kind == "handler"
+
+
+def test_nobody_is_human_for_a_human() -> None:
+    person = security.client(0, 1, human=True)
+    assert person.human
+    assert not security.client(0, 1).human
+    assert not security.handler("a:b", person).human
+    assert not security.stand_in("rule:a", person).human
+
+
+def test_what_acts_for_an_agent_is_denied_and_must_ask_as_it_is() -> None:
+    ada = security.agent("ada", ("a:*",), ("a:b",), ("a:c",))
+    for acting in (security.handler("a:b", ada), security.stand_in("rule:a", ada)):
+        assert (acting.allow, acting.ask, acting.deny) == (ada.allow, ada.ask, ada.deny)
