@@ -85,21 +85,19 @@ class _Conversation:
                 self.out.value(answer)
 
     async def _exchange(self, talk: Talk, story: str, message: str) -> dict[str, Any]:
-        failure: KsiError | None = None
-        answer: dict[str, Any] = {}
+        data = {"agent_id": self._agent_id, "message": message, "wait": True}
         heard = asyncio.Event()
-        async with connect(self._session.socket_path) as client, asyncio.TaskGroup() as tasks:
-            listener = tasks.create_task(self._listen(client, talk, heard))
-            await heard.wait()
-            data = {"agent_id": self._agent_id, "message": message, "wait": True}
-            try:
-                answer = await client.request("agent:send", data, correlation_id=story)
+        try:
+            async with connect(self._session.socket_path) as client, asyncio.TaskGroup() as tasks:
+                listener = tasks.create_task(self._listen(client, talk, heard))
+                await heard.wait()
+                answer: dict[str, Any] = await client.request(
+                    "agent:send", data, correlation_id=story
+                )
                 await self._hear_the_rest(client, talk, heard)
-            except KsiError as exc:
-                failure = exc
-            listener.cancel()
-        if failure is not None:
-            raise failure
+                listener.cancel()
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
         return answer
 
     async def _listen(self, client: Client, talk: Talk, heard: asyncio.Event) -> None:
@@ -147,9 +145,13 @@ def _read_as(told: str | dict[str, Any]) -> Protocol:
 
 
 def _lines() -> Iterator[str]:
-    for line in sys.stdin:
-        if line.strip():
-            yield line.rstrip("\n")
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            text = line.decode().rstrip("\r\n")
+        except UnicodeDecodeError as exc:
+            raise KsiError(f"line {number} is not UTF-8: {exc.reason}", code="not_utf8") from exc
+        if text.strip():
+            yield text
 
 
 def _typed(history: Path) -> Iterator[str]:
@@ -167,7 +169,7 @@ def _typed(history: Path) -> Iterator[str]:
                 click.echo()
                 continue
             if line.strip():
-                yield line
+                yield line.encode("utf-8", "replace").decode()
     except EOFError:
         click.echo()
     finally:

@@ -96,6 +96,38 @@ async def test_what_goes_wrong(words: list[str], code: int, said: str) -> None:
     assert (done.returncode, done.stderr.strip().splitlines()[:1]) == (code, [said] if said else [])
 
 
+async def test_a_message_that_is_no_text_is_refused_and_what_came_before_is_answered() -> None:
+    def talk(var: Path) -> subprocess.CompletedProcess[bytes]:
+        spawn(var, "ada", *REPLIES)
+        return subprocess.run(
+            command(var, "ada"), input=b"go\n\xff\n", capture_output=True, timeout=PATIENCE_S
+        )
+
+    done = await beside_a_daemon(talk)
+    assert (done.returncode, len(done.stdout.splitlines())) == (1, 1)
+    assert done.stderr == b"error not_utf8: line 2 is not UTF-8: invalid start byte\n"
+
+
+async def test_a_reader_that_has_enough_ends_it_quietly() -> None:
+    def talk(var: Path) -> tuple[int, bytes]:
+        spawn(var, "ada", *REPLIES)
+        with subprocess.Popen(
+            command(var, "ada", "--text"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.close()
+            process.stdin.write(b"go\n")
+            process.stdin.close()
+            return process.wait(PATIENCE_S), process.stderr.read()
+
+    assert await beside_a_daemon(talk) == (141, b"")
+
+
 async def test_an_interrupt_cancels_the_exchange_and_not_the_agent() -> None:
     def talk(var: Path) -> str:
         spawn(var, "ada", {"text": "Never said.", "delay_s": 3600}, "Here I am.")
