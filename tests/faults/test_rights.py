@@ -127,9 +127,11 @@ async def test_the_table_finds_a_check_that_is_gone(
     assert await judged(events) != committed()
 
 
-patterns = st.lists(st.text("ab:*", max_size=4), max_size=4).map(tuple)
+# Few names, so that what one is granted is often what another is denied.
+words = st.sampled_from(["a:a", "a:b", "b:a", "a:*", "b:*", "*:a", "*", "a:a*"])
+patterns = st.lists(words, max_size=3).map(tuple)
 rights = st.tuples(patterns, patterns, patterns)
-names = st.text("ab:", max_size=5)
+names = st.sampled_from(["a:a", "a:b", "b:a", "agent:status"])
 effects: st.SearchStrategy[Effect] = st.sampled_from(["observe", "write", "spawn", "admin"])
 
 
