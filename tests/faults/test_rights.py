@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksi_daemon import router as router_module
@@ -154,6 +154,7 @@ def child_of(parent: Principal, wanted: tuple[tuple[str, ...], ...], admin: set[
     return principal_of(spec)
 
 
+@settings(max_examples=1_000)
 @given(root=rights, wanted=st.lists(rights, min_size=1, max_size=4), event=names, effect=effects)
 def test_down_a_tree_nobody_may_more_than_who_spawned_it(
     root: tuple[tuple[str, ...], ...],
