@@ -147,7 +147,7 @@ class Approvals:
         if not principal.human:
             raise Denied(
                 f"{principal.source} is no person, and persons approve",
-                hint='a person says so in the request: "human": true',
+                hint="`ksi approvals` asks as a person",
             )
         self._drop_expired()
         asked = self._pending.pop(approval_id, None)

@@ -8,6 +8,7 @@ So an agent may be spoken to natively today and in text tomorrow, over the same 
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -22,6 +23,8 @@ from ksi_daemon.providers.model import Capabilities, Message, Request, Tool
 __all__ = ["MISSING", "Wire", "as_user"]
 
 # A vendor refuses a native call without a result, and an exchange may be cut off before it.
+# Where a line begins as the heading of a result does, to whoever reads it.
+_HEADING: Final = re.compile(r"(?im)^(?=[^\S\n]*tool result\b)")
 MISSING: Final = "No result: the exchange was stopped."
 
 
@@ -101,8 +104,13 @@ class Wire:
 
 
 def as_user(message: Message) -> Message:
-    """Return a result as text of the user."""
-    return Message("user", f"Tool Result ({message.name}):\n{message.content}")
+    """Return a result as text of the user.
+
+    A line in it that would pass for the beginning of another result is quoted; all else is as it
+    was (CONFORMANCE S003-21).
+    """
+    content = _HEADING.sub("> ", message.content)
+    return Message("user", f"Tool Result ({message.name}):\n{content}")
 
 
 def _calls(message: Message) -> list[tuple[str, str]]:
