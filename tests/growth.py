@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["LINEAR", "doubling", "seconds"]
+__all__ = ["LINEAR", "doubling", "repeated", "seconds"]
 
 # Twice the input at twice the cost is 2.0; at four times, which is what must not be, 4.0.
 LINEAR: Final = 2.6
@@ -42,3 +42,12 @@ def seconds(cost: Callable[[int], object], size: int) -> float:
         return time.thread_time() - began
     finally:
         gc.enable()
+
+
+def repeated(unit: str, size: int) -> str:
+    """Return *unit* repeated to about *size* characters, an even number of times.
+
+    Whether a text ends within a string may depend on how often it is repeated, and what it costs
+    on that; a size and its double are to be of one kind.
+    """
+    return unit * (2 * (size // (2 * len(unit))))

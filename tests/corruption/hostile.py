@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from ksi_daemon.extraction import PRESETS, extract
 from ksi_daemon.extraction.dialects import DIALECTS
-from tests.growth import doubling, seconds
+from tests.growth import doubling, repeated, seconds
 
 __all__ = ["HOSTILE", "TAIL", "Shape", "fragments", "growth", "search", "text_of"]
 
@@ -82,7 +82,7 @@ class Shape(NamedTuple):
 
 
 def text_of(head: str, unit: str, size: int) -> str:
-    return head + unit * (size // len(unit)) + TAIL
+    return head + repeated(unit, size) + TAIL
 
 
 @lru_cache(maxsize=1)

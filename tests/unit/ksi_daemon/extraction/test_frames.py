@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ksi_daemon.extraction import PRESETS, candidates, extract, protocol
 from ksi_daemon.extraction.dialects import DIALECTS, FramedDialect
 from ksi_daemon.extraction.frames import present
-from tests.growth import LINEAR, doubling
+from tests.growth import LINEAR, doubling, repeated
 
 ANY = protocol("any")
 EVENT = '{"event":"a:b","data":{"x":1}}'
@@ -103,7 +103,7 @@ TAIL = '\n~~~tool_call\n{"name":"t"}\n~~~\n@tool x\n{"tool":"x"}<tool_call>{"nam
 @pytest.mark.parametrize("unit", UNITS)
 def test_hostile_text_costs_twice_for_twice_the_length(unit: str, preset: str) -> None:
     def cost(size: int) -> None:
-        extract(unit * (size // len(unit)) + TAIL, PRESETS[preset])
+        extract(repeated(unit, size) + TAIL, PRESETS[preset])
 
     assert doubling(cost, 30_000) < LINEAR
 
@@ -114,10 +114,10 @@ fragments = st.sampled_from(
 
 
 @given(st.lists(fragments, min_size=1, max_size=6).map("".join))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_any_repeated_text_stays_linear(unit: str) -> None:
     def cost(size: int) -> None:
-        extract(unit * (size // len(unit)) + TAIL, PRESETS["any"])
+        extract(repeated(unit, size) + TAIL, PRESETS["any"])
 
     assert doubling(cost, 20_000) < LINEAR
 

@@ -17,7 +17,7 @@ from ksi_daemon.extraction.python_literals import (
     is_argument_name,
     read_call,
 )
-from tests.growth import LINEAR, doubling
+from tests.growth import LINEAR, doubling, repeated
 
 
 def arguments(text: str) -> Any:
@@ -220,4 +220,4 @@ def test_never_raises(text: str) -> None:
 
 @pytest.mark.parametrize("unit", ["[", "{'a':", "(", "'", "'a',", "a=1,", "\\'", '"""', "1_"])
 def test_twice_the_text_costs_twice(unit: str) -> None:
-    assert doubling(lambda size: read_call("f(a=" + unit * (size // len(unit)), 0), 50_000) < LINEAR
+    assert doubling(lambda size: read_call("f(a=" + repeated(unit, size), 0), 50_000) < LINEAR

@@ -11,7 +11,7 @@ from hypothesis import given
 from ksi_daemon.extraction import Call, Extraction, extract, protocol
 from ksi_daemon.extraction.dialects.harmony import HarmonyDialect
 from ksi_daemon.extraction.stream import Extractor
-from tests.growth import LINEAR, doubling
+from tests.growth import LINEAR, doubling, repeated
 from tests.properties.written import SOME, arguments, prose
 
 HEADERS = [
@@ -201,7 +201,7 @@ def test_a_stream_gives_the_same(text: str) -> None:
     ],
 )
 def test_cost_grows_with_the_text(unit: str) -> None:
-    assert doubling(lambda size: found(unit * (size // len(unit))), 40_000) < LINEAR
+    assert doubling(lambda size: found(repeated(unit, size)), 40_000) < LINEAR
 
 
 def test_writes() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ksi_daemon.extraction import Call, Extraction, extract, protocol
 from ksi_daemon.extraction.dialects.named import FORMS, NamedDialect
 from ksi_daemon.extraction.stream import Extractor
-from tests.growth import LINEAR, doubling
+from tests.growth import LINEAR, doubling, repeated
 from tests.properties.written import SOME, arguments, prose
 
 J = '{"path": "a"}'
@@ -286,7 +286,7 @@ def test_says_where_and_what() -> None:
     ],
 )
 def test_cost_grows_with_the_text(unit: str) -> None:
-    assert doubling(lambda size: found(unit * (size // len(unit))), 40_000) < LINEAR
+    assert doubling(lambda size: found(repeated(unit, size)), 40_000) < LINEAR
 
 
 def test_writes() -> None:

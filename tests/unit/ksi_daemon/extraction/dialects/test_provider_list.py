@@ -10,7 +10,7 @@ import pytest
 from ksi_daemon.extraction import Call, Extraction, extract, protocol
 from ksi_daemon.extraction.dialects.provider_list import ProviderListDialect
 from ksi_daemon.extraction.stream import Extractor
-from tests.growth import LINEAR, doubling
+from tests.growth import LINEAR, doubling, repeated
 
 A = '{"id": "c1", "type": "function", "function": {"name": "a", "arguments": "{\\"x\\": 1}"}}'
 B = '{"name": "b", "arguments": {}}'
@@ -114,7 +114,7 @@ def test_S002_28_is_not_executed_under_the_preset_ksi() -> None:
     ],
 )
 def test_cost_grows_with_the_text(unit: str) -> None:
-    assert doubling(lambda size: found(unit * (size // len(unit))), 40_000) < LINEAR
+    assert doubling(lambda size: found(repeated(unit, size)), 40_000) < LINEAR
 
 
 def test_writes() -> None:

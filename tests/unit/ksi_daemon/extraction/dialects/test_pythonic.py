@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ksi_daemon.extraction import Call, Extraction, extract, protocol
 from ksi_daemon.extraction.dialects.pythonic import MARKS, PythonicDialect
 from ksi_daemon.extraction.stream import Extractor
-from tests.growth import LINEAR, doubling
+from tests.growth import LINEAR, doubling, repeated
 
 ALONE = protocol("any", dialects=("pythonic",), open_thought=False)
 LFM2 = "<|tool_call_start|>", "<|tool_call_end|>"
@@ -241,4 +241,4 @@ def test_a_stream_finds_what_is_found_at_once(text: str, step: int) -> None:
     ],
 )
 def test_twice_the_text_costs_twice(unit: str) -> None:
-    assert doubling(lambda size: extract(unit * (size // len(unit)), ALONE), 40_000) < LINEAR
+    assert doubling(lambda size: extract(repeated(unit, size), ALONE), 40_000) < LINEAR

@@ -13,7 +13,7 @@ from ksi_daemon.extraction import Extraction, Protocol, candidates, extract, pro
 from ksi_daemon.extraction.dialects import DIALECTS
 from ksi_daemon.extraction.dialects.base import Reading
 from ksi_daemon.extraction.dialects.tag_dialect import TagDialect, padded
-from tests.growth import LINEAR, doubling
+from tests.growth import LINEAR, doubling, repeated
 
 TAGS = [each for each in DIALECTS.values() if isinstance(each, TagDialect)]
 NAMES = [each.name for each in TAGS]
@@ -273,6 +273,6 @@ def test_hostile_text_costs_twice_for_twice_the_length(
     settings = only(name)
 
     def cost(size: int) -> None:
-        search(head + unit * (size // len(unit)), settings)
+        search(head + repeated(unit, size), settings)
 
     assert doubling(cost, 30_000) < LINEAR
