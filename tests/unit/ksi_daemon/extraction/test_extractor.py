@@ -241,7 +241,7 @@ def test_reads_what_it_writes_in_any_prose(
 
 
 @given(noise)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=600, deadline=None)
 def test_any_text_has_exact_disjoint_spans(text: str) -> None:
     result = read(text)
     spans = sorted([c.span for c in result.calls] + [r.span for r in result.rejected])
