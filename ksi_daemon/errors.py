@@ -7,6 +7,7 @@
     │   ├── UnknownEvent        unknown_event
     │   ├── InvalidData         args_schema
     │   ├── Denied              denied, hop_limit, root_budget, spawn_limit
+    │   │   └── ApprovalRequired  approval_required
     │   ├── HandlerFailed       handler_failed
     │   └── HandlerTimeout      handler_timeout
     ├── NotFound                not_found
@@ -29,6 +30,7 @@ from typing import Any
 from ksi_daemon.events import ErrorInfo
 
 __all__ = [
+    "ApprovalRequired",
     "ComponentError",
     "Conflict",
     "Denied",
