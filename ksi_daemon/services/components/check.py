@@ -130,7 +130,7 @@ def _bad_script(component: Component) -> Iterator[Problem]:
 
 
 def _unknown_patterns(component: Component, known: set[str]) -> Iterator[Problem]:
-    for field in ("tools", "subscriptions", "allow"):
+    for field in ("tools", "subscriptions", "allow", "ask", "deny"):
         for pattern in getattr(component, field) or ():
             if not any(matches(pattern, event) for event in known):
                 yield _unknown_event(pattern, known, component.name, f"{field}: ")

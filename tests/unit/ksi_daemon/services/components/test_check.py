@@ -166,6 +166,8 @@ def test_nothing_is_wrong(registry: Registry, text: str) -> None:
         pytest.param(
             front("allow: ['state:gte']"), "unknown_event", "allow: ", id="an event granted"
         ),
+        pytest.param(front("ask: ['state:gte']"), "unknown_event", "ask: ", id="an event asked of"),
+        pytest.param(front("deny: ['state:gte']"), "unknown_event", "deny: ", id="an event denied"),
         pytest.param("Emit `state:gte`.", "unknown_event", "'state:gte'", id="an event named"),
         pytest.param("The preset `kis`.", "unknown_dialect", "'kis'", id="a preset named"),
         pytest.param("See `agents/gone`.", "not_found", "'agents/gone'", id="a component named"),
