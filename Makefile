@@ -25,6 +25,10 @@ types: $(VENV)/.test
 unit: $(VENV)/.test
 	$(BIN)/pytest -q
 
+again: lint types
+	@echo "once more, what failed:"
+	$(BIN)/pytest -q --last-failed
+
 conformance: $(VENV)/.test
 	$(BIN)/pytest -q -m conformance
 
