@@ -9,19 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
 from ksi_daemon.errors import ProviderError
 from ksi_daemon.extraction.dialects.base import object_args
-from ksi_daemon.providers.access import check_base_url
 from ksi_daemon.providers.failures import error_in_stream, load_json
 from ksi_daemon.providers.history import Result, Turn, prepare
 from ksi_daemon.providers.http import HttpProvider
 from ksi_daemon.providers.model import (
     Capabilities,
-    Overrides,
     Provider,
     Request,
     StopReason,
@@ -30,7 +27,8 @@ from ksi_daemon.providers.model import (
 )
 from ksi_daemon.providers.native_calls import PIECE, sound
 from ksi_daemon.providers.retry import Retrying
-from ksi_daemon.providers.wire import Delta, Timeouts
+from ksi_daemon.providers.server import Server, ServerSpec
+from ksi_daemon.providers.wire import Delta
 
 __all__ = ["Anthropic", "Blocks", "Spec", "build"]
 
@@ -59,14 +57,7 @@ _NOT_ID: Final = re.compile(r"[^A-Za-z0-9_-]")
 _EPHEMERAL: Final = {"type": "ephemeral"}
 
 
-class Spec(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    tag_field="type",
-    tag="anthropic",
-):
+class Spec(ServerSpec, frozen=True, kw_only=True, tag_field="type", tag="anthropic"):
     """A server that speaks Anthropic's messages.
 
     Without *api_key_env* the key of the vendor's own host is ANTHROPIC_API_KEY, and no other host
@@ -74,20 +65,9 @@ class Spec(
     prompt for the vendor's cache. *extra* are fields for each body.
     """
 
-    model: str
     base_url: str = f"https://{_HOST}/v1"
-    api_key_env: str | None = None
-    temperature: float | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] = _MAX_TOKENS
     cache: bool = True
-    timeouts: Timeouts = Timeouts()
-    capabilities: Overrides = {}
-    extra: dict[str, Any] = {}
-
-    def __post_init__(self) -> None:
-        if not self.model:
-            raise ValueError("model is empty")
-        check_base_url(self.base_url)
 
 
 def build(spec: Spec) -> Provider:
@@ -95,20 +75,15 @@ def build(spec: Spec) -> Provider:
     return Retrying(HttpProvider(Anthropic(spec)))
 
 
-class Anthropic:
+class Anthropic(Server):
     """The vendor (``wire.Vendor``) that *spec* describes."""
 
     name = "anthropic"
 
     def __init__(self, spec: Spec) -> None:
-        self._spec = spec
-        self.model = spec.model
-        self.base_url = spec.base_url
-        self.timeouts = spec.timeouts
-        is_official = urlsplit(spec.base_url).hostname == _HOST
-        self.api_key_env = spec.api_key_env or ("ANTHROPIC_API_KEY" if is_official else None)
         own = Capabilities(streaming=True, native_tool_calls=True)
-        self.capabilities = msgspec.structs.replace(own, **spec.capabilities)
+        super().__init__(spec, own, host=_HOST, key_env="ANTHROPIC_API_KEY")
+        self._spec = spec
 
     def url(self, request: Request) -> str:
         """Return the address of the endpoint."""

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
 from ksi_daemon.errors import ProviderError
-from ksi_daemon.providers.access import check_base_url
 from ksi_daemon.providers.failures import error_in_stream, load_json
 from ksi_daemon.providers.history import Asked, Result, Turn, prepare
 from ksi_daemon.providers.http import HttpProvider
 from ksi_daemon.providers.model import (
     Capabilities,
-    Overrides,
     Provider,
     Request,
     StopReason,
@@ -28,7 +26,8 @@ from ksi_daemon.providers.model import (
 )
 from ksi_daemon.providers.native_calls import PIECE, sound
 from ksi_daemon.providers.retry import Retrying
-from ksi_daemon.providers.wire import Delta, Timeouts
+from ksi_daemon.providers.server import Server, ServerSpec
+from ksi_daemon.providers.wire import Delta
 
 __all__ = ["Gemini", "Parts", "Spec", "build"]
 
@@ -49,14 +48,7 @@ _STOP_REASONS: Final[Mapping[str, StopReason]] = {
 }
 
 
-class Spec(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    tag_field="type",
-    tag="gemini",
-):
+class Spec(ServerSpec, frozen=True, kw_only=True, tag_field="type", tag="gemini"):
     """A server that speaks Gemini's generateContent.
 
     Without *api_key_env* the key of Google's own host is GEMINI_API_KEY, and no other host gets
@@ -64,19 +56,7 @@ class Spec(
     each body.
     """
 
-    model: str
     base_url: str = f"https://{_HOST}/v1beta"
-    api_key_env: str | None = None
-    temperature: float | None = None
-    max_tokens: int | None = None
-    timeouts: Timeouts = Timeouts()
-    capabilities: Overrides = {}
-    extra: dict[str, Any] = {}
-
-    def __post_init__(self) -> None:
-        if not self.model:
-            raise ValueError("model is empty")
-        check_base_url(self.base_url)
 
 
 def build(spec: Spec) -> Provider:
@@ -84,20 +64,15 @@ def build(spec: Spec) -> Provider:
     return Retrying(HttpProvider(Gemini(spec)))
 
 
-class Gemini:
+class Gemini(Server):
     """The vendor (``wire.Vendor``) that *spec* describes."""
 
     name = "gemini"
 
     def __init__(self, spec: Spec) -> None:
-        self._spec = spec
-        self.model = spec.model
-        self.base_url = spec.base_url
-        self.timeouts = spec.timeouts
-        is_official = urlsplit(spec.base_url).hostname == _HOST
-        self.api_key_env = spec.api_key_env or ("GEMINI_API_KEY" if is_official else None)
         own = Capabilities(streaming=True, native_tool_calls=True)
-        self.capabilities = msgspec.structs.replace(own, **spec.capabilities)
+        super().__init__(spec, own, host=_HOST, key_env="GEMINI_API_KEY")
+        self._spec = spec
 
     def url(self, request: Request) -> str:
         """Return the address of the model's stream."""

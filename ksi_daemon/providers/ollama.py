@@ -12,13 +12,11 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from ksi_daemon.errors import ProviderError
-from ksi_daemon.providers.access import check_base_url
 from ksi_daemon.providers.failures import error_in_stream, load_json
 from ksi_daemon.providers.history import Asked, Conversation, Result, prepare
 from ksi_daemon.providers.http import HttpProvider
 from ksi_daemon.providers.model import (
     Capabilities,
-    Overrides,
     Provider,
     Request,
     StopReason,
@@ -27,7 +25,8 @@ from ksi_daemon.providers.model import (
 from ksi_daemon.providers.native_calls import NativeCalls
 from ksi_daemon.providers.openai import chat_tool
 from ksi_daemon.providers.retry import Retrying
-from ksi_daemon.providers.wire import Delta, Timeouts
+from ksi_daemon.providers.server import Server, ServerSpec
+from ksi_daemon.providers.wire import Delta
 
 __all__ = ["Ollama", "Spec", "build"]
 
@@ -35,34 +34,15 @@ __all__ = ["Ollama", "Spec", "build"]
 _STOP_REASONS: Final[Mapping[str, StopReason]] = {"stop": "stop", "length": "length"}
 
 
-class Spec(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    tag_field="type",
-    tag="ollama",
-):
+class Spec(ServerSpec, frozen=True, kw_only=True, tag_field="type", tag="ollama"):
     """An Ollama server, by default the one on this machine.
 
     *context_tokens* is the length of the context that the model is loaded with. *temperature* and
     *max_tokens* are for requests that name none. *extra* are fields for each body.
     """
 
-    model: str
     base_url: str = "http://127.0.0.1:11434"
-    api_key_env: str | None = None
-    temperature: float | None = None
-    max_tokens: int | None = None
     context_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    timeouts: Timeouts = Timeouts()
-    capabilities: Overrides = {}
-    extra: dict[str, Any] = {}
-
-    def __post_init__(self) -> None:
-        if not self.model:
-            raise ValueError("model is empty")
-        check_base_url(self.base_url)
 
 
 def build(spec: Spec) -> Provider:
@@ -70,7 +50,7 @@ def build(spec: Spec) -> Provider:
     return Retrying(HttpProvider(Ollama(spec)))
 
 
-class Ollama:
+class Ollama(Server):
     """The vendor (``wire.Vendor``) that *spec* describes.
 
     Which of its models do native calls it does not say before it is asked, and a model without
@@ -80,13 +60,8 @@ class Ollama:
     name = "ollama"
 
     def __init__(self, spec: Spec) -> None:
+        super().__init__(spec, Capabilities(streaming=True))
         self._spec = spec
-        self.model = spec.model
-        self.base_url = spec.base_url
-        self.timeouts = spec.timeouts
-        self.api_key_env = spec.api_key_env
-        own = Capabilities(streaming=True)
-        self.capabilities = msgspec.structs.replace(own, **spec.capabilities)
 
     def url(self, request: Request) -> str:
         """Return the address of the endpoint; an address that ends in /api is understood."""

@@ -14,13 +14,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ksi_daemon.errors import ProviderError
-from ksi_daemon.providers.access import check_base_url
 from ksi_daemon.providers.failures import error_in_stream, load_json
 from ksi_daemon.providers.history import Asked, Conversation, Result, prepare
 from ksi_daemon.providers.http import HttpProvider
 from ksi_daemon.providers.model import (
     Capabilities,
-    Overrides,
     Provider,
     Request,
     StopReason,
@@ -29,7 +27,8 @@ from ksi_daemon.providers.model import (
 )
 from ksi_daemon.providers.native_calls import NativeCalls
 from ksi_daemon.providers.retry import Retrying
-from ksi_daemon.providers.wire import Delta, Timeouts
+from ksi_daemon.providers.server import Server, ServerSpec
+from ksi_daemon.providers.wire import Delta
 
 __all__ = ["OpenAI", "Spec", "build", "chat_tool"]
 
@@ -53,14 +52,7 @@ _STOP_REASONS: Final[Mapping[str, StopReason]] = {
 }
 
 
-class Spec(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    tag_field="type",
-    tag="openai",
-):
+class Spec(ServerSpec, frozen=True, kw_only=True, tag_field="type", tag="openai"):
     """A server that speaks chat completions.
 
     Without *api_key_env* the key of OpenAI's own host is OPENAI_API_KEY, and no other host gets
@@ -68,19 +60,7 @@ class Spec(
     OpenAI's own does native calls is for *capabilities* to say. *extra* are fields for each body.
     """
 
-    model: str
     base_url: str = f"https://{_HOST}/v1"
-    api_key_env: str | None = None
-    temperature: float | None = None
-    max_tokens: int | None = None
-    timeouts: Timeouts = Timeouts()
-    capabilities: Overrides = {}
-    extra: dict[str, Any] = {}
-
-    def __post_init__(self) -> None:
-        if not self.model:
-            raise ValueError("model is empty")
-        check_base_url(self.base_url)
 
 
 def build(spec: Spec) -> Provider:
@@ -88,20 +68,16 @@ def build(spec: Spec) -> Provider:
     return Retrying(HttpProvider(OpenAI(spec)))
 
 
-class OpenAI:
+class OpenAI(Server):
     """The vendor (``wire.Vendor``) that *spec* describes."""
 
     name = "openai"
 
     def __init__(self, spec: Spec) -> None:
+        official = urlsplit(spec.base_url).hostname == _HOST
+        own = Capabilities(streaming=True, native_tool_calls=official)
+        super().__init__(spec, own, host=_HOST, key_env="OPENAI_API_KEY")
         self._spec = spec
-        self._is_official = urlsplit(spec.base_url).hostname == _HOST
-        own = Capabilities(streaming=True, native_tool_calls=self._is_official)
-        self.capabilities = msgspec.structs.replace(own, **spec.capabilities)
-        self.model = spec.model
-        self.base_url = spec.base_url
-        self.timeouts = spec.timeouts
-        self.api_key_env = spec.api_key_env or ("OPENAI_API_KEY" if self._is_official else None)
 
     def url(self, request: Request) -> str:
         """Return the address of the endpoint."""
@@ -117,7 +93,7 @@ class OpenAI:
         optional = {
             "temperature": _first(request.temperature, spec.temperature),
             # OpenAI's own models that reason refuse the old name; other servers know only it.
-            "max_completion_tokens" if self._is_official else "max_tokens": _first(
+            "max_completion_tokens" if self.is_official else "max_tokens": _first(
                 request.max_tokens, spec.max_tokens
             ),
             "stop": list(request.stop) or None,
