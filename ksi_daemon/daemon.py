@@ -187,11 +187,7 @@ class Daemon:
         plugins = Plugins(router, settings.plugins_path, files)
         mcp = McpServers(router, reader, tasks, files)
         agents, mailboxes = _agents(settings, router, reader, components, completions, tasks, pool)
-        rules = Rules(router, reader, agents.principal)
-        timers = Timers(router, reader, agents.principal, self._clock)
-        approvals = Approvals(router, reader, agents.principal)
-        router.approver = approvals
-        agents.on_end += [rules.forget, timers.forget, approvals.forget]
+        rules, timers, approvals = _standing(router, reader, agents, self._clock)
         gauges = {
             "connections": lambda: len(server.connections),
             "agents": lambda: len(agents),
@@ -272,6 +268,18 @@ def _agents(
         ),
     )
     return agents, mailboxes
+
+
+def _standing(
+    router: Router, reader: LogReader, agents: Agents, clock: Clock
+) -> tuple[Rules, Timers, Approvals]:
+    """Return what agents leave standing until it is due, and have it end with them."""
+    rules = Rules(router, reader, agents.principal)
+    timers = Timers(router, reader, agents.principal, clock)
+    approvals = Approvals(router, reader, agents.principal)
+    router.approver = approvals
+    agents.on_end += [rules.forget, timers.forget, approvals.forget]
+    return rules, timers, approvals
 
 
 @contextmanager
