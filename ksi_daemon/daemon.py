@@ -277,7 +277,7 @@ def _standing(
     rules = Rules(router, reader, agents.principal)
     timers = Timers(router, reader, agents.principal, clock)
     approvals = Approvals(router, reader, agents.principal)
-    router.approver = approvals
+    router.admission.approver = approvals
     agents.on_end += [rules.forget, timers.forget, approvals.forget]
     return rules, timers, approvals
 

@@ -26,13 +26,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from sqlite3 import Connection
 from types import TracebackType
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import anyio
 import anyio.abc
@@ -42,19 +42,16 @@ import structlog
 import uuid_utils
 
 from ksi_daemon import security
+from ksi_daemon.admission import Admission, Limits, decoded
 from ksi_daemon.errors import (
-    ApprovalRequired,
     Denied,
     HandlerFailed,
     HandlerTimeout,
-    InvalidData,
     KsiError,
     UnknownEvent,
 )
 from ksi_daemon.events import (
-    EMPTY,
     MAX_NAME,
-    CallRef,
     ErrorInfo,
     Event,
     Outcome,
@@ -64,10 +61,10 @@ from ksi_daemon.events import (
 from ksi_daemon.feed import Committed, Feed, Subscription
 from ksi_daemon.registry import Handler, Nothing, Notice, Registry, handles, plain
 from ksi_daemon.security import Principal
+from ksi_daemon.submission import Channel, Submission, Submitted
 from ksi_daemon.work import Ended, Idempotency, Journal, Statement, Work
 
 __all__ = [
-    "Approver",
     "Channel",
     "Committed",
     "Context",
@@ -84,97 +81,7 @@ __all__ = [
 
 log = structlog.get_logger()
 
-# How many stories the router counts at a time; the oldest is forgotten beyond that.
-MAX_ROOTS: Final = 16_384
-
 _encode: Final = msgspec.json.Encoder(enc_hook=plain).encode
-_NULL: Final = msgspec.Raw(b"null")
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """Bounds on what one story may cost: *hops* from its first event, *events_per_root* in all."""
-
-    hops: int = 16
-    events_per_root: int = 256
-    handler_timeout_s: float = 30.0
-
-
-class Channel(Protocol):
-    """The way back to a client, for handlers that push."""
-
-    def push(self, line: bytes, *, always: bool = False) -> bool:
-        """Send *line*; False when it was not taken because the client does not keep up or is gone.
-
-        *always* is for a short last word: it is taken though the client does not keep up.
-        """
-        ...
-
-    def on_drained(self, call: Callable[[], None]) -> None:
-        """Have *call* called once when the client has caught up, at once if it has."""
-        ...
-
-    def on_closed(self, call: Callable[[], None]) -> None:
-        """Have *call* called once when the client is gone."""
-        ...
-
-
-class Approver(Protocol):
-    """Who is asked for approvals."""
-
-    def ask(self, event: Event, principal: Principal) -> tuple[str, tuple[Statement, ...]]:
-        """Return the id of the approval that *event* needs, and the rows that ask for it.
-
-        Raise KsiError if it cannot be asked for.
-        """
-        ...
-
-
-class Submission(msgspec.Struct, kw_only=True):
-    """An event to be, with what only the daemon may say about it.
-
-    *cause* is the event that led to this one; without it a new story begins (*correlation_id*
-    may join one). *event_id* makes the id deterministic, so that what a crash repeats is logged
-    once. *outcome* is how a notice says that what it tells of ended, if not well. *statements*
-    are committed together with the event. *approved* binds what a person has approved of.
-    """
-
-    event: str
-    data: msgspec.Raw = EMPTY
-    principal: Principal
-    cause: Event | None = None
-    correlation_id: str | None = None
-    idempotency_key: str | None = None
-    wait: Literal["handled", "logged"] = "handled"
-    agent_id: str | None = None
-    completion_id: str | None = None
-    call: CallRef | None = None
-    event_id: str | None = None
-    outcome: Outcome | None = None
-    statements: tuple[Statement, ...] = ()
-    channel: Channel | None = None
-    approved: bytes | None = None
-
-
-class Submitted(msgspec.Struct, frozen=True):
-    """What became of a submission. ``event.seq`` is 0 when it was not logged."""
-
-    event: Event
-    outcome: Outcome
-    duplicate: bool = False
-    receipt: bool = False
-
-    def result(self) -> Any:
-        """Return the handler's result; raise KsiError if the event did not end well."""
-        error = self.outcome.error
-        if error is not None:
-            raise KsiError(
-                error.message,
-                code=error.code,
-                hint=error.hint,
-                details=error.details,
-                retryable=error.retryable,
-            )
-        return msgspec.json.decode(self.outcome.result or _NULL)
 
 
 class Context:
@@ -226,10 +133,8 @@ class Router:
         self.feed = Feed() if feed is None else feed
         self.limits = limits or Limits()
         self.counts: Counter[str] = Counter()
-        # Set once, before anything is submitted: who is asked is a service that needs the router.
-        self.approver: Approver | None = None
+        self.admission = Admission(self.registry, self.limits)
         self._journal = journal
-        self._roots: OrderedDict[str, int] = OrderedDict()
         self._group: AbstractAsyncContextManager[anyio.abc.TaskGroup] = anyio.create_task_group()
         self._tasks: anyio.abc.TaskGroup | None = None
         # Who else waits for the end of an event that runs: the same request, sent again.
@@ -303,14 +208,12 @@ class Router:
             self._record_notice(submission, event, reply)
             return reply
         try:
-            handlers = self._admit(submission, event)
-            payload = _decode(handlers[0], event)
-            self._check_approval(submission, event)
+            admitted = self.admission.admit(submission, event)
         except KsiError as exc:
             self._record_refusal(submission, event, exc, reply)
             return reply
         context = Context(self, event, submission.principal, submission.channel)
-        self._dispatch(_Delivery(submission, event, handlers, payload, context, reply))
+        self._dispatch(_Delivery(submission, event, *admitted, context, reply))
         return reply
 
     async def record(self, *rows: Statement) -> None:
@@ -341,52 +244,9 @@ class Router:
             status="received",
         )
 
-    def _admit(self, submission: Submission, event: Event) -> tuple[Handler, ...]:
-        """Return the handlers of *event*, its data made fit for them; raise what forbids it."""
-        principal = submission.principal
-        self._check_story(event, principal)
-        handlers = self.registry.handlers(event.name)
-        if not handlers:
-            raise UnknownEvent(event.name, self.known_to(principal))
-        if not security.is_permitted(principal, event.name, handlers[0].effect):
-            raise Denied(f"{principal.source} may not emit {event.name!r}")
-        event.data = security.checked(event.data, principal, event=event.name, own=handlers[0].own)
-        return handlers
-
-    def _check_approval(self, submission: Submission, event: Event) -> None:
-        """Raise ApprovalRequired, and ask for it, unless *event* needs none or has it."""
-        principal = submission.principal
-        if not security.must_ask(principal, event.name):
-            return
-        if submission.approved == security.binding(principal, event.name, event.data):
-            return
-        if self.approver is None or principal.kind != "agent":
-            raise ApprovalRequired(event.name)
-        approval_id, rows = self.approver.ask(event, principal)
-        submission.statements += rows
-        raise ApprovalRequired(event.name, approval_id)
-
     def known_to(self, principal: Principal) -> list[str]:
         """Return the events that *principal* may submit, sorted by name."""
-        return security.permitted(principal, ((h.event, h.effect) for h in self.registry.first()))
-
-    def _check_story(self, event: Event, principal: Principal) -> None:
-        if event.hop > self.limits.hops:
-            raise Denied(
-                f"{event.hop} causes lie before this event, the limit is {self.limits.hops}",
-                code="hop_limit",
-            )
-        if principal.kind == "client":
-            return
-        count = self._roots.pop(event.correlation_id, 0) + 1
-        self._roots[event.correlation_id] = count
-        if len(self._roots) > MAX_ROOTS:
-            self._roots.popitem(last=False)
-        if count > self.limits.events_per_root:
-            raise Denied(
-                f"this story has {count} events, the limit is {self.limits.events_per_root}",
-                code="root_budget",
-            )
+        return self.admission.known_to(principal)
 
     def _record_notice(
         self, submission: Submission, event: Event, reply: asyncio.Future[Submitted]
@@ -523,7 +383,7 @@ class Router:
         try:
             outcome = await self._guarded(first, delivery.payload, context)
             for other in others:
-                await self._guarded(other, _decode(other, event), context)
+                await self._guarded(other, decoded(other, event), context)
             if logged:
                 outcome = await self._conclude(context, outcome)
         finally:
@@ -608,16 +468,6 @@ def _refusal_status(error: KsiError) -> Status:
     if isinstance(error, UnknownEvent):
         return "unknown"
     return "denied" if isinstance(error, Denied) else "rejected"
-
-
-def _decode(handler: Handler, event: Event) -> Any:
-    try:
-        return handler.decode(event.data)
-    except msgspec.ValidationError as exc:
-        path = str(exc).rpartition("`$")[2].rstrip("`").lstrip(".") if "`$" in str(exc) else ""
-        raise InvalidData(str(exc), details={"path": path}) from exc
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise InvalidData(f"data is not JSON: {exc}") from exc
 
 
 async def _call(handler: Handler, payload: Any, context: Context) -> Any:

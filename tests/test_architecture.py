@@ -30,6 +30,8 @@ RANKS = {
     "schemas": 2,
     "files": 2,
     "registry": 3,
+    "submission": 3,
+    "admission": 4,
     "tools": 4,
     "feed": 3,
     "router": 4,

@@ -1,0 +1,123 @@
+"""Admission: what an event must pass before it is logged as taken in.
+
+The order is that of the cost of being wrong: the limits of its story, whether there is such an
+event, whether its sender may submit it, whether its data fit, whether a person must approve. What
+forbids an event is raised; the router logs it as a refusal.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from ksi_daemon import security
+from ksi_daemon.errors import ApprovalRequired, Denied, InvalidData, UnknownEvent
+from ksi_daemon.events import Event
+from ksi_daemon.registry import Handler, Registry
+from ksi_daemon.security import Principal
+from ksi_daemon.submission import Submission
+from ksi_daemon.work import Statement
+
+__all__ = ["Admission", "Admitted", "Approver", "Limits", "decoded"]
+
+# How many stories are counted at a time; the oldest is forgotten beyond that.
+MAX_ROOTS: Final = 16_384
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Bounds on what one story may cost: *hops* from its first event, *events_per_root* in all."""
+
+    hops: int = 16
+    events_per_root: int = 256
+    handler_timeout_s: float = 30.0
+
+
+class Approver(Protocol):
+    """Who is asked for approvals."""
+
+    def ask(self, event: Event, principal: Principal) -> tuple[str, tuple[Statement, ...]]:
+        """Return the id of the approval that *event* needs, and the rows that ask for it.
+
+        Raise KsiError if it cannot be asked for.
+        """
+        ...
+
+
+class Admitted(NamedTuple):
+    """Who handles an event, and its data as the first of them takes it."""
+
+    handlers: tuple[Handler, ...]
+    payload: Any
+
+
+class Admission:
+    """The checks, and the counts that they need."""
+
+    def __init__(self, registry: Registry, limits: Limits) -> None:
+        # Set once, before anything is submitted: who is asked is a service that needs the router.
+        self.approver: Approver | None = None
+        self._registry = registry
+        self._limits = limits
+        self._roots: OrderedDict[str, int] = OrderedDict()
+
+    def admit(self, submission: Submission, event: Event) -> Admitted:
+        """Return who handles *event*, its data made fit for them; raise what forbids it."""
+        principal = submission.principal
+        self._check_story(event, principal)
+        handlers = self._registry.handlers(event.name)
+        if not handlers:
+            raise UnknownEvent(event.name, self.known_to(principal))
+        if not security.is_permitted(principal, event.name, handlers[0].effect):
+            raise Denied(f"{principal.source} may not emit {event.name!r}")
+        event.data = security.checked(event.data, principal, event=event.name, own=handlers[0].own)
+        payload = decoded(handlers[0], event)
+        self._check_approval(submission, event)
+        return Admitted(handlers, payload)
+
+    def known_to(self, principal: Principal) -> list[str]:
+        """Return the events that *principal* may submit, sorted by name."""
+        return security.permitted(principal, ((h.event, h.effect) for h in self._registry.first()))
+
+    def _check_story(self, event: Event, principal: Principal) -> None:
+        if event.hop > self._limits.hops:
+            raise Denied(
+                f"{event.hop} causes lie before this event, the limit is {self._limits.hops}",
+                code="hop_limit",
+            )
+        if principal.kind == "client":
+            return
+        count = self._roots.pop(event.correlation_id, 0) + 1
+        self._roots[event.correlation_id] = count
+        if len(self._roots) > MAX_ROOTS:
+            self._roots.popitem(last=False)
+        if count > self._limits.events_per_root:
+            raise Denied(
+                f"this story has {count} events, the limit is {self._limits.events_per_root}",
+                code="root_budget",
+            )
+
+    def _check_approval(self, submission: Submission, event: Event) -> None:
+        """Raise ApprovalRequired, and ask for it, unless *event* needs none or has it."""
+        principal = submission.principal
+        if not security.must_ask(principal, event.name):
+            return
+        if submission.approved == security.binding(principal, event.name, event.data):
+            return
+        if self.approver is None or principal.kind != "agent":
+            raise ApprovalRequired(event.name)
+        approval_id, rows = self.approver.ask(event, principal)
+        submission.statements += rows
+        raise ApprovalRequired(event.name, approval_id)
+
+
+def decoded(handler: Handler, event: Event) -> Any:
+    """Return the data of *event* as *handler* takes them; raise InvalidData."""
+    try:
+        return handler.decode(event.data)
+    except msgspec.ValidationError as exc:
+        path = str(exc).rpartition("`$")[2].rstrip("`").lstrip(".") if "`$" in str(exc) else ""
+        raise InvalidData(str(exc), details={"path": path}) from exc
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise InvalidData(f"data is not JSON: {exc}") from exc
