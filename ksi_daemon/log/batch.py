@@ -3,7 +3,7 @@
 Theory. Events and outcomes are collected and written with one INSERT of many rows, because what
 a row costs is mostly the call around it and the two hand-overs of the interpreter's lock that
 SQLite's calls imply. Transactions and statements are executed in the order of their units. Seqs
-are given out here, from the last one that was committed: a transaction that fails uses none up.
+and hashes are given out here, on from the chain's head: a transaction that fails uses none up.
 
 A batch is written on the assumption that all of it is good. If anything in it is not, it is
 rolled back and written again unit by unit, each in a savepoint, so that a bad unit fails alone.
@@ -27,6 +27,7 @@ import structlog
 
 from ksi_daemon.errors import Conflict, HandlerFailed, KsiError
 from ksi_daemon.events import Event, Outcome, now
+from ksi_daemon.log.chain import Head, link, linked
 from ksi_daemon.log.failures import refusal, storage_failure
 from ksi_daemon.log.rows import (
     EVENT_COLUMNS,
@@ -41,6 +42,9 @@ from ksi_daemon.work import Idempotency, Transaction, Work
 
 __all__ = ["CHUNK", "UNFIT", "Done", "apply", "write", "write_singly"]
 
+_PLAIN: Final = (*PLAIN_COLUMNS, "hash")
+_FULL: Final = (*EVENT_COLUMNS, "hash")
+_OUTCOME: Final = (*OUTCOME_COLUMNS, "at")
 # Rows in one INSERT. The gain of more is small; each number of rows up to this is a prepared
 # statement of its own, which the connection keeps.
 CHUNK: Final = 64
@@ -64,15 +68,19 @@ class Done(NamedTuple):
     duplicate: bool = False
 
 
-def write(connection: sqlite3.Connection, works: Sequence[Work], last_seq: int) -> list[Done]:
-    """Commit *works* together; raise one of UNFIT, with nothing written, if that cannot be."""
+def write(
+    connection: sqlite3.Connection, works: Sequence[Work], head: Head
+) -> tuple[list[Done], Head]:
+    """Commit *works* together after *head*; return what came of them and the new head.
+
+    Raise one of UNFIT, with nothing written, if that cannot be.
+    """
+    batch = _Batch(connection, head)
     if not all(_is_plain(work) for work in works):
         with _transaction(connection):
-            batch = _Batch(connection, last_seq)
             done = [batch.add(work) for work in works]
             batch.flush()
-        return done
-    batch = _Batch(connection, last_seq)
+        return done, batch.head
     done = [batch.add(work) for work in works]
     if batch.statements == 1:
         # One statement is a transaction by itself.
@@ -80,12 +88,12 @@ def write(connection: sqlite3.Connection, works: Sequence[Work], last_seq: int) 
     else:
         with _transaction(connection):
             batch.flush()
-    return done
+    return done, batch.head
 
 
 def write_singly(
-    connection: sqlite3.Connection, works: Sequence[Work], last_seq: int
-) -> list[Done | KsiError]:
+    connection: sqlite3.Connection, works: Sequence[Work], head: Head
+) -> tuple[list[Done | KsiError], Head]:
     """Commit those of *works* that fit the log; the others' places hold their errors.
 
     Raise sqlite3.Error, with nothing written, if the storage is at fault.
@@ -93,11 +101,9 @@ def write_singly(
     done: list[Done | KsiError] = []
     with _transaction(connection):
         for work in works:
-            result = _write_one(connection, work, last_seq)
-            if isinstance(result, Done) and not result.duplicate:
-                last_seq = max(last_seq, result.seq)
+            result, head = _write_one(connection, work, head)
             done.append(result)
-    return done
+    return done, head
 
 
 def apply(work: Work, done: Done) -> Event | None:
@@ -117,13 +123,19 @@ def apply(work: Work, done: Done) -> Event | None:
 class _Batch:
     """Units on their way into one transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, last_seq: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, head: Head) -> None:
         self._connection = connection
-        self._last_seq = last_seq
+        self._seq, self._hash, loose = head
+        self._loose = list(loose)
         self._plain: list[tuple[Any, ...]] = []
         self._events: list[tuple[Any, ...]] = []
         self._outcomes: list[tuple[Any, ...]] = []
         self._keys: dict[tuple[str, str], tuple[bytes, Done]] = {}
+
+    @property
+    def head(self) -> Head:
+        """The end of the chain with what was taken in."""
+        return Head(self._seq, self._hash, tuple(self._loose))
 
     @property
     def statements(self) -> int:
@@ -140,9 +152,9 @@ class _Batch:
             outcome = _transacted(self._connection, work.transaction)
         done = Done(self._event(work, outcome), outcome)
         if work.ended is not None:
-            self._outcomes.append(
-                outcome_row(work.ended.seq, microseconds(now()), work.ended.outcome)
-            )
+            row = outcome_row(work.ended.seq, microseconds(now()), work.ended.outcome)
+            self._outcomes.append((*row, self._seq))
+            self._loose.append(link(row))
         for sql, values in work.statements:
             self._connection.execute(sql, values)
         if key is not None:
@@ -151,17 +163,20 @@ class _Batch:
 
     def flush(self) -> None:
         """Write the events and outcomes that were taken in."""
-        self._insert("events", PLAIN_COLUMNS, self._plain)
-        self._insert("events", EVENT_COLUMNS, self._events)
-        self._insert("outcomes", OUTCOME_COLUMNS, self._outcomes)
+        self._insert("events", _PLAIN, self._plain)
+        self._insert("events", _FULL, self._events)
+        self._insert("outcomes", _OUTCOME, self._outcomes)
 
     def _event(self, work: Work, outcome: Outcome | None) -> int:
         if work.event is None:
             return 0
-        self._last_seq += 1
-        row = event_row(self._last_seq, work.event, outcome, work.idempotency)
-        (self._plain if len(row) == len(PLAIN_COLUMNS) else self._events).append(row)
-        return self._last_seq
+        self._seq += 1
+        row = event_row(self._seq, work.event, outcome, work.idempotency)
+        self._hash = linked(self._hash, self._loose, row)
+        self._loose.clear()
+        rows = self._plain if len(row) == len(PLAIN_COLUMNS) else self._events
+        rows.append((*row, self._hash))
+        return self._seq
 
     def _insert(
         self, table: str, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
@@ -175,22 +190,24 @@ def _is_plain(work: Work) -> bool:
     return work.transaction is None and not work.statements
 
 
-def _write_one(connection: sqlite3.Connection, work: Work, last_seq: int) -> Done | KsiError:
+def _write_one(
+    connection: sqlite3.Connection, work: Work, head: Head
+) -> tuple[Done | KsiError, Head]:
     try:
         with _savepoint(connection, "unit"):
             earlier = _earlier(connection, work.idempotency)
             if earlier is not None:
-                return earlier
-            batch = _Batch(connection, last_seq)
+                return earlier, head
+            batch = _Batch(connection, head)
             done = batch.add(work)
             batch.flush()
-            return done
+        return done, batch.head
     except KsiError as exc:
-        return exc
+        return exc, head
     except UNFIT as exc:
         if storage_failure(exc) is not None:
             raise
-        return refusal(exc)
+        return refusal(exc), head
 
 
 def _earlier(connection: sqlite3.Connection, key: Idempotency | None) -> Done | None:

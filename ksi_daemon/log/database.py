@@ -22,8 +22,10 @@ from urllib.parse import quote
 import structlog
 
 from ksi_daemon.errors import StorageError, UsageError
+from ksi_daemon.log.chain import Head, link
 from ksi_daemon.log.failures import is_damage, name_of, storage_failure
 from ksi_daemon.log.model import Durability
+from ksi_daemon.log.rows import OUTCOME_COLUMNS
 from ksi_daemon.log.watch import wal_path
 
 __all__ = [
@@ -32,7 +34,8 @@ __all__ = [
     "CANNOT_CREATE_EXIT",
     "NEWER_SCHEMA_EXIT",
     "checkpoint",
-    "last_seq",
+    "explained",
+    "head_of",
     "migrations",
     "open_writer",
     "read_only",
@@ -71,7 +74,7 @@ def open_writer(
     """
     scripts = migrations() if scripts is None else scripts
     _create(path)
-    with _explained(path):
+    with explained(path):
         version = _inspected(path, len(scripts))
         connection = sqlite3.connect(
             path,
@@ -96,10 +99,16 @@ def read_only(path: Path) -> str:
     return f"file:{quote(os.fspath(path))}?mode=ro"
 
 
-def last_seq(connection: sqlite3.Connection) -> int:
-    """Return the highest seq that was ever given out."""
+def head_of(connection: sqlite3.Connection) -> Head:
+    """Return the end of the chain. Its seq is the highest that was ever given out."""
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'").fetchone()
-    return int(row[0]) if row else 0
+    seq = int(row[0]) if row else 0
+    found = connection.execute("SELECT hash FROM events WHERE seq = ?", (seq,)).fetchone()
+    anchor = connection.execute("SELECT seq, hash FROM anchor").fetchone()
+    known = found[0] if found and found[0] else anchor[1]
+    columns = ", ".join(OUTCOME_COLUMNS)
+    loose = connection.execute(f"SELECT {columns} FROM outcomes WHERE at = ?", (seq,))
+    return Head(seq, known, tuple(link(row) for row in loose))
 
 
 def checkpoint(connection: sqlite3.Connection, path: Path, *, truncate: bool = False) -> None:
@@ -133,7 +142,7 @@ def _create(path: Path) -> None:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """Raise SQLite's errors as StorageErrors that name the file."""
     try:
         yield

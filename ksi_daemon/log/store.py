@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from ksi_daemon.events import Event
 from ksi_daemon.log.database import open_writer
 from ksi_daemon.log.model import Durability, Gauges
 from ksi_daemon.log.reader import LogReader
+from ksi_daemon.log.verification import check_tail
 from ksi_daemon.log.writer import LogWriter
 from ksi_daemon.work import Work
 
@@ -44,7 +46,7 @@ class EventLog:
         before their futures end; *on_failure* once, when the storage has failed for good.
         """
         path = Path(await asyncio.to_thread(os.path.abspath, path))
-        connection = await asyncio.to_thread(open_writer, path, durability)
+        connection = await asyncio.to_thread(_checked, path, durability)
         writer = LogWriter(connection, path, on_commit=on_commit, on_failure=on_failure)
         try:
             async with LogReader.open(path) as reader:
@@ -66,3 +68,14 @@ class EventLog:
     def gauges(self) -> Gauges:
         """Return how the writer fares."""
         return self._writer.gauges()
+
+
+def _checked(path: Path, durability: Durability) -> sqlite3.Connection:
+    """Return the writing connection of a log whose newest events are sound."""
+    connection = open_writer(path, durability)
+    try:
+        check_tail(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -33,7 +33,8 @@ import structlog
 from ksi_daemon.errors import KsiError, StorageError
 from ksi_daemon.events import Event
 from ksi_daemon.log.batch import UNFIT, Done, apply, write, write_singly
-from ksi_daemon.log.database import checkpoint, last_seq
+from ksi_daemon.log.chain import HEAD_EVERY, Head
+from ksi_daemon.log.database import checkpoint, head_of
 from ksi_daemon.log.failures import storage_failure
 from ksi_daemon.log.model import Gauges
 from ksi_daemon.log.watch import FileWatch
@@ -84,7 +85,7 @@ class LogWriter:
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Queued | None] = SimpleQueue()
         self._failure: StorageError | None = None
-        self._last_seq = last_seq(connection)
+        self._head = head_of(connection)
         self._checkpointed = True
         # Only the loop touches these, so they need no lock.
         self._closing = False
@@ -96,7 +97,7 @@ class LogWriter:
     @property
     def last_seq(self) -> int:
         """The seq of the newest committed event."""
-        return self._last_seq
+        return self._head.seq
 
     def gauges(self) -> Gauges:
         """Return how the writer fares."""
@@ -107,7 +108,7 @@ class LogWriter:
             units=self._units,
             refused=self._refused,
             last_batch=self._last_batch,
-            last_seq=self._last_seq,
+            last_seq=self._head.seq,
         )
 
     def submit(self, work: Work) -> asyncio.Future[Work]:
@@ -211,8 +212,6 @@ class LogWriter:
                 event = apply(work, result)
                 if event is not None:
                     fresh.append(event)
-        if fresh:
-            self._last_seq = fresh[-1].seq
         self._loop.call_soon_threadsafe(self._tell, batch, results, fresh)
 
     def _written(self, works: Sequence[Work]) -> Sequence[_Result]:
@@ -234,13 +233,29 @@ class LogWriter:
 
     def _attempted(self, works: Sequence[Work]) -> Sequence[_Result]:
         try:
-            return write(self._connection, works, self._last_seq)
+            done, head = write(self._connection, works, self._head)
         except KsiError:
-            pass
+            return self._singly(works)
         except UNFIT as exc:
             if storage_failure(exc) is not None:
                 raise
-        return write_singly(self._connection, works, self._last_seq)
+            return self._singly(works)
+        self._moved(head)
+        return done
+
+    def _singly(self, works: Sequence[Work]) -> Sequence[_Result]:
+        done, head = write_singly(self._connection, works, self._head)
+        self._moved(head)
+        return done
+
+    def _moved(self, head: Head) -> None:
+        """Note the chain's new head, and tell the text log once in a while."""
+        before, self._head = self._head, head
+        if before.seq // HEAD_EVERY != head.seq // HEAD_EVERY:
+            self._tell_head()
+
+    def _tell_head(self) -> None:
+        structlog.get_logger().info("log_head", seq=self._head.seq, hash=self._head.hash.hex())
 
     def _failed(self, failure: StorageError) -> StorageError:
         """Note a failure that is final; return it."""
@@ -275,6 +290,7 @@ class LogWriter:
         try:
             if self._failure is None:
                 checkpoint(self._connection, self._path, truncate=True)
+                self._tell_head()
         except sqlite3.Error as exc:
             structlog.get_logger().warning("checkpoint_failed", error=str(exc))
         self._connection.close()

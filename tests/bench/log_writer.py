@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import statistics
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import structlog
 import uuid_utils
 
 from ksi_daemon.events import Event, Outcome, now
@@ -79,6 +81,7 @@ def main() -> None:
     parser.add_argument("--durability", choices=["process", "power"], default="process")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     rounds = []
     for _ in range(options.rounds):
         with tempfile.TemporaryDirectory() as directory:

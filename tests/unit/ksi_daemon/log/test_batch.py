@@ -11,12 +11,14 @@ import pytest
 from ksi_daemon.errors import Conflict, StorageError
 from ksi_daemon.events import Event, Outcome
 from ksi_daemon.log.batch import CHUNK, Done, apply, write, write_singly
+from ksi_daemon.log.chain import GENESIS, Head
 from ksi_daemon.log.database import open_writer
 from ksi_daemon.work import Ended, Idempotency, Work
 
 NewEvent = Callable[..., Event]
 
 HANDLED = Outcome("handled")
+START = Head(0, GENESIS)
 
 
 @pytest.fixture
@@ -37,17 +39,21 @@ def test_any_number_of_rows(
     works = [
         Work(event=new_event(agent_id="ann" if n % 3 else None), outcome=None) for n in range(count)
     ]
-    assert write(connection, works, 10) == [Done(11 + n, None) for n in range(count)]
+    done, head = write(connection, works, Head(10, GENESIS))
+    assert done == [Done(11 + n, None) for n in range(count)]
+    assert (head.seq, head.loose) == (10 + count, ())
     assert seqs(connection) == list(range(11, 11 + count))
     ends = [Work(ended=Ended(11 + n, HANDLED)) for n in range(count)]
-    assert write(connection, ends, 10 + count) == [Done(0, None)] * count
+    done, after = write(connection, ends, head)
+    assert done == [Done(0, None)] * count
+    assert (after[:2], len(after.loose)) == (head[:2], count)
     assert connection.execute("SELECT count(*) FROM outcomes").fetchone() == (count,)
 
 
 def test_ids_keep_to_their_seqs(connection: sqlite3.Connection, new_event: NewEvent) -> None:
     """Rows of two shapes are written apart; the order of submission is the order of seq."""
     works = [Work(event=new_event(agent_id="ann" if n % 2 else None)) for n in range(10)]
-    write(connection, works, 0)
+    write(connection, works, START)
     rows = connection.execute("SELECT id FROM events ORDER BY seq").fetchall()
     assert rows == [(f"e{n}",) for n in range(1, 11)]
 
@@ -57,9 +63,10 @@ def test_a_failed_batch_writes_nothing_and_uses_no_seq(
 ) -> None:
     works = [Work(event=new_event()), Work(event=new_event(id="e1"))]
     with pytest.raises(sqlite3.IntegrityError):
-        write(connection, works, 0)
+        write(connection, works, START)
     assert (seqs(connection), connection.in_transaction) == ([], False)
-    assert write(connection, [Work(event=new_event())], 0) == [Done(1, None)]
+    done, head = write(connection, [Work(event=new_event())], START)
+    assert (done, head.seq) == ([Done(1, None)], 1)
 
 
 def test_singly_keeps_the_good(connection: sqlite3.Connection, new_event: NewEvent) -> None:
@@ -72,7 +79,8 @@ def test_singly_keeps_the_good(connection: sqlite3.Connection, new_event: NewEve
         Work(ended=Ended(1, HANDLED)),
         Work(event=new_event()),
     ]
-    done = write_singly(connection, works, 0)
+    done, head = write_singly(connection, works, START)
+    assert (head.seq, len(head.loose)) == (3, 0)
     assert [each if isinstance(each, Done) else type(each) for each in done] == [
         Done(1, None), StorageError, Done(2, None), Conflict, Done(2, None, duplicate=True),
         Done(0, None), Done(3, None),
@@ -87,7 +95,7 @@ def test_singly_fails_whole_when_the_storage_does(
     connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     works = [Work(event=new_event()), Work(event=new_event(data="x" * 50_000))]
     with pytest.raises(sqlite3.OperationalError, match="full"):
-        write_singly(connection, works, 0)
+        write_singly(connection, works, START)
     assert (seqs(connection), connection.in_transaction) == ([], False)
 
 
@@ -103,8 +111,8 @@ def test_a_transaction_runs_again_when_its_batch_failed(
 
     works = [Work(event=new_event(), transaction=count), Work(event=new_event(id="e1"))]
     with pytest.raises(sqlite3.IntegrityError):
-        write(connection, works, 0)
-    done, refused = write_singly(connection, works, 0)
+        write(connection, works, START)
+    (done, refused), _ = write_singly(connection, works, START)
     assert isinstance(done, Done)
     assert isinstance(refused, StorageError)
     assert len(runs) == 2

@@ -21,7 +21,7 @@ from ksi_daemon.log.database import (
     APPLICATION_ID,
     BUSY_TIMEOUT_MS,
     checkpoint,
-    last_seq,
+    head_of,
     migrations,
     open_writer,
     read_only,
@@ -85,7 +85,7 @@ def test_files_are_private(path: Path) -> None:
 def test_opens_what_it_closed(path: Path, outside: Ask) -> None:
     fill(path, 3)
     with closing(open_writer(path, "power")) as connection:
-        assert last_seq(connection) == 3
+        assert head_of(connection).seq == 3
     assert outside("SELECT id FROM events") == [("e0",), ("e1",), ("e2",)]
 
 
@@ -98,7 +98,7 @@ def test_goes_on_where_a_crash_left_an_unfinished_file(path: Path, begun: str) -
             connection.execute("PRAGMA journal_mode = wal")
         assert path.stat().st_size > 0
     with closing(open_writer(path, "process")) as connection:
-        assert (last_seq(connection), pragma(connection, "auto_vacuum")) == (0, 2)
+        assert (head_of(connection).seq, pragma(connection, "auto_vacuum")) == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_the_check_is_cut_short(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     fill(path, 2_000)
     monkeypatch.setattr(database, "CHECK_S", -1.0)
     with capture_logs() as logs, closing(open_writer(path, "process")) as connection:
-        assert last_seq(connection) == 2_000
+        assert head_of(connection).seq == 2_000
     assert [entry["event"] for entry in logs] == ["log_check_cut_short"]
 
 
@@ -226,7 +226,7 @@ def test_an_older_schema_is_copied_then_migrated(path: Path, outside: Ask) -> No
     copy = path.with_name(f"events.db.schema{len(migrations())}")
     assert copy.stat().st_mode & 0o777 == 0o600
     with closing(open_writer(copy, "process")) as connection:
-        assert last_seq(connection) == 2
+        assert head_of(connection).seq == 2
     with closing(open_writer(path, "process", scripts)) as connection:
         assert pragma(connection, "user_version") == len(scripts)
 

@@ -112,8 +112,8 @@ def test_all_else_is_in_the_long_row(
 
 def test_columns_are_those_of_the_tables(path: Path) -> None:
     with closing(open_writer(path, "process")) as connection:
-        assert set(EVENT_COLUMNS) == _columns(connection, "events")
-        assert set(OUTCOME_COLUMNS) == _columns(connection, "outcomes")
+        assert {*EVENT_COLUMNS, "hash"} == _columns(connection, "events")
+        assert {*OUTCOME_COLUMNS, "at"} == _columns(connection, "outcomes")
     assert EVENT_COLUMNS[: len(PLAIN_COLUMNS)] == PLAIN_COLUMNS
 
 

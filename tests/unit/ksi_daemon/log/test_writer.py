@@ -15,7 +15,9 @@ import pytest
 
 from ksi_daemon.errors import Conflict, KsiError, StorageError
 from ksi_daemon.events import CallRef, ErrorInfo, Event, Outcome
+from ksi_daemon.log.chain import GENESIS, linked
 from ksi_daemon.log.database import open_writer
+from ksi_daemon.log.rows import EVENT_COLUMNS
 from ksi_daemon.log.writer import LogWriter
 from ksi_daemon.work import Ended, Idempotency, Work
 
@@ -209,12 +211,14 @@ async def test_writes_all_that_an_event_has(path: Path, new_event: NewEvent, out
         )
     assert (event.seq, event.status, event.error, event.duration_ms) == (1, "denied", error, 0.25)
     assert (work.event, work.duplicate) == (event, False)
+    [(*canonical, hash_)] = outside(f"SELECT {', '.join(EVENT_COLUMNS)}, hash FROM events")
+    assert hash_ == linked(GENESIS, (), tuple(canonical))
     [row] = outside("SELECT * FROM events")
     assert row[0:2] + row[3:] == (
         1, "e1", "a:b", '{"k":"v"}', "client:1000/1", "story", "cause", 2, "ann", "c1",
         '{"id":"ksiu_1","dialect":"event","start":3,"end":9,"repairs":["comment"]}',
         "denied", None, '{"code":"denied","message":"no","retryable":false}', 250,
-        "client:1000", "key", b"digest",
+        "client:1000", "key", b"digest", hash_,
     )  # fmt: skip
 
 
@@ -341,12 +345,12 @@ def bad_units() -> list[Any]:
             lambda e: Work(event=e(data=msgspec.Raw(b'"\xff"'))),
             "utf-8",
         ),
-        "an integer of 65 bits": (lambda e: Work(event=e(hop=2**64)), "too large"),
+        "an integer of 65 bits": (lambda e: Work(event=e(hop=2**64)), "ints < -2**63"),
         "a lone surrogate": (lambda e: Work(event=e(source="\ud800")), "surrogates"),
         "a name with a NUL": (lambda e: Work(event=e("a:b\0")), "CHECK"),
-        "the end of no event": (
-            lambda e: Work(event=e(), ended=Ended(999, HANDLED)),
-            "FOREIGN KEY",
+        "a duration of 65 bits": (
+            lambda e: Work(event=e(), ended=Ended(1, Outcome("handled", duration_ms=2.0**64))),
+            "ints < -2**63",
         ),
         "a statement that is no SQL": (lambda e: Work(e(), statements=(("SELEC", ()),)), "syntax"),
         "a statement of two": (
@@ -655,10 +659,11 @@ async def test_quiet_brings_the_wal_into_the_database(path: Path, new_event: New
 
 
 async def test_seq_goes_on_where_it_ended(path: Path, new_event: NewEvent, outside: Ask) -> None:
-    """Also after the newest events were deleted."""
+    """Also after the newest events were deleted, with the triggers that forbid it."""
     async with running(open_writer(path, "process"), path) as writer:
         await outcomes([writer.submit(Work(event=new_event())) for _ in range(3)])
     connection = open_writer(path, "process")
+    connection.execute("DROP TRIGGER events_kept")
     connection.execute("DELETE FROM events WHERE seq > 1")
     async with running(connection, path) as writer:
         assert writer.last_seq == 3
