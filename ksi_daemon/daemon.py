@@ -33,6 +33,7 @@ from ksi_daemon.providers.pool import ProviderPool
 from ksi_daemon.router import Limits, Router
 from ksi_daemon.services.agents import Agents, Defaults, FamilyLimits, Mailboxes
 from ksi_daemon.services.approvals import Approvals
+from ksi_daemon.services.causes import Causes
 from ksi_daemon.services.completions import Completions
 from ksi_daemon.services.components import Components
 from ksi_daemon.services.extraction import Extraction
@@ -198,6 +199,7 @@ class Daemon:
             agents,
             agents.reports,
             approvals,
+            Causes(router, reader),
             completions,
             components,
             Extraction(),

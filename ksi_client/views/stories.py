@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -55,8 +55,18 @@ class Story:
             yield headline(root, paint, cells)
             yield from self._below(root, "", paint, cells)
 
-    def why(self, event: Event, paint: Paint, cells: int) -> Iterator[str]:
-        """Yield why *event* fired: each cause, the text it was written in, what it led to."""
+    def why(
+        self,
+        event: Event,
+        paint: Paint,
+        cells: int,
+        *,
+        about: Callable[[int], Iterable[str]] = lambda cells: (),
+    ) -> Iterator[str]:
+        """Yield why *event* fired: each cause, the text it was written in, what it led to.
+
+        *about* returns lines of so many cells that say more of *event* itself.
+        """
         indent = ""
         chain = self.chain(event)
         for depth, each in enumerate(chain):
@@ -67,6 +77,8 @@ class Story:
             told = list(self._told(each, following, paint, cells - len(trunk) - 1))
             line = headline(each, paint, cells - len(indent), about=not told)
             yield paint(indent[:-3] + turn, "dim") + line
+            if each is event:
+                told += about(cells - len(trunk) - 1)
             for line in told:
                 yield f"{paint(trunk, 'dim')} {line}".rstrip()
             indent += _BLANK

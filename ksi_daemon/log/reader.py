@@ -118,7 +118,12 @@ class LogReader:
 
     async def last_seq(self) -> int:
         """Return the seq of the newest event, 0 in an empty log."""
-        return (await self._bounds())[1]
+        return (await self.bounds())[1]
+
+    async def bounds(self) -> tuple[int, int]:
+        """Return the seqs of the oldest and the newest event; 1 and 0 of an empty log."""
+        [(oldest, newest)] = await self._rows(self._queries["bounds"])
+        return oldest, newest
 
     async def unfinished(self) -> list[int]:
         """Return the seqs of the events that have no outcome."""
@@ -256,13 +261,9 @@ class LogReader:
             wal_bytes=wal.stat().st_size if wal.exists() else 0,
         )
 
-    async def _bounds(self) -> tuple[int, int]:
-        [(oldest, newest)] = await self._rows(self._queries["bounds"])
-        return oldest, newest
-
     async def _windows(self, wanted: EventFilter) -> list[tuple[int, int]]:
         """Return the first and last seq of each window that can hold events of *wanted*."""
-        oldest, newest = await self._bounds()
+        oldest, newest = await self.bounds()
         low, high = max(oldest, (wanted.after_seq or 0) + 1), newest
         if wanted.before_seq is not None:
             high = min(high, wanted.before_seq - 1)

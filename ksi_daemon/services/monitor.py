@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from ksi_daemon.errors import InvalidData, NotFound
+from ksi_daemon.errors import InvalidData
 from ksi_daemon.events import Event, Status
 from ksi_daemon.log.model import EventFilter, GroupKey, Stats
 from ksi_daemon.router import Context, Nothing, Router, handles
@@ -37,14 +37,6 @@ class GetEvents(msgspec.Struct, forbid_unknown_fields=True):
     reverse: bool = False
 
 
-class Tree(msgspec.Struct, forbid_unknown_fields=True):
-    """A story by its correlation id, or by the id or seq of any of its events."""
-
-    correlation_id: str | None = None
-    event_id: str | None = None
-    seq: Seq | None = None
-
-
 class Reliability(msgspec.Struct, forbid_unknown_fields=True):
     """Rows for each combination of the keys in *group_by*, of completions in [since, until)."""
 
@@ -60,10 +52,6 @@ class MonitorReader(Protocol):
     """The part of the log that is read here."""
 
     async def events(self, wanted: EventFilter) -> list[Event]: ...
-
-    async def event(self, key: str | int) -> Event | None: ...
-
-    async def tree(self, correlation_id: str) -> list[Event]: ...
 
     async def reliability(
         self, group_by: Sequence[GroupKey], since: datetime | None, until: datetime | None
@@ -92,15 +80,6 @@ class Monitor:
             next_after = max(last_seq, events[-1].seq if events else 0)
         return {"events": events, "next_after_seq": next_after, "last_seq": last_seq}
 
-    @handles("monitor:tree", effect="observe", example={"seq": 1})
-    async def tree(self, data: Tree, ctx: Context) -> dict[str, Any]:
-        """Return all events of one story; each names the event that caused it."""
-        correlation_id = data.correlation_id or await self._story_of(data)
-        events = await self._reader.tree(correlation_id)
-        if not events:
-            raise NotFound("story", correlation_id)
-        return {"correlation_id": correlation_id, "events": events}
-
     @handles("monitor:reliability", effect="observe", example={"group_by": ["model", "dialect"]})
     async def reliability(self, data: Reliability, ctx: Context) -> dict[str, Any]:
         """Say for each model and way of writing how many calls came to a good end."""
@@ -113,15 +92,6 @@ class Monitor:
     async def get_stats(self, data: Nothing, ctx: Context) -> Stats:
         """Count what the log holds: events by name and status, rows, bytes."""
         return await self._reader.stats()
-
-    async def _story_of(self, data: Tree) -> str:
-        key = data.event_id if data.event_id is not None else data.seq
-        if key is None:
-            raise InvalidData("say which: correlation_id, event_id or seq")
-        event = await self._reader.event(key)
-        if event is None:
-            raise NotFound("event", str(key))
-        return event.correlation_id
 
 
 def _moment(value: Moment | None, name: str) -> datetime | None:

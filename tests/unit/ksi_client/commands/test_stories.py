@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,7 +25,24 @@ def _story(stub: StubDaemon) -> None:
             raise NotFound(kind, str(key))
         return {"correlation_id": "e0", "events": stub.log}
 
+    def why(data: dict[str, Any]) -> dict[str, Any]:
+        [key] = data.values()
+        found = [event for event in stub.log if key in (event.seq, event.id)]
+        if not found:
+            raise NotFound("event", str(key))
+        at = stub.log.index(found[0])
+        return {
+            "event": found[0],
+            "checks": [{"check": "story", "passed": True}, {"check": "known", "passed": False}],
+            "handler": {"kind": "task", "effect": "write", "summary": "Do it.", "handlers": 1},
+            "result": {"n": 1},
+            "causes": stub.log[:at],
+            "effects": stub.log[at + 1 :],
+            "lost_cause": "e0",
+        }
+
     stub.answers["monitor:tree"] = tree
+    stub.answers["monitor:why"] = why
     stub.answers["monitor:get_events"] = lambda data: {"events": stub.log[-1:]}
 
 
@@ -55,21 +73,44 @@ def test_tree(
 
 def test_why(ksi: Callable[..., Result]) -> None:
     assert ksi("why", "2").stdout.splitlines() == [
+        "what led to this, event e0, is no longer in the log",
         "✓ #1  a:one  system",
         "└─ ✓ #2  a:two  system",
+        "   │   checks    ✓ story  ✗ known",
+        "   │   handler   write, task: Do it.",
+        '   │   result    {"n":1}',
         "   └─ ✓ #3  a:three  system",
     ]
 
 
-def test_why_as_json_is_the_chain_of_causes(ksi: Callable[..., Result]) -> None:
-    lines = ksi("why", "2", text=False).stdout.splitlines()
-    assert [msgspec.json.decode(line)["id"] for line in lines] == ["e1", "e2"]
+def test_why_as_json_is_all_that_the_daemon_tells(ksi: Callable[..., Result]) -> None:
+    [line] = ksi("why", "#2", text=False).stdout.splitlines()
+    told = msgspec.json.decode(line)
+    assert [told["event"]["id"], *(each["id"] for each in told["causes"])] == ["e2", "e1"]
+    assert told["handler"]["summary"] == "Do it."
+
+
+@pytest.mark.parametrize("command", ["why", "tree"])
+def test_a_trace_is_written(ksi: Callable[..., Result], run_dir: Path, command: str) -> None:
+    file = run_dir / "trace.json"
+    result = ksi(command, "2", "--chrome", str(file))
+    assert result.stdout == f"{file}: open it in chrome://tracing or ui.perfetto.dev\n"
+    names = [each["name"] for each in msgspec.json.decode(file.read_bytes())["traceEvents"]]
+    assert [name for name in names if name.startswith("a:")] == ["a:one", "a:two", "a:three"]
+    shown = ksi(command, "2", "--chrome", "-").stdout
+    assert msgspec.json.decode(shown) == msgspec.json.decode(file.read_bytes())
+
+
+def test_a_trace_that_cannot_be_written(ksi: Callable[..., Result], run_dir: Path) -> None:
+    result = ksi("tree", "2", "--chrome", str(run_dir / "no" / "t.json"))
+    assert result.exit_code == 1
+    assert "cannot be written: No such file or directory" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "stderr"),
     [
-        pytest.param(["why", "9"], "error not_found: no seq '9'\n", id="no such seq"),
+        pytest.param(["why", "9"], "error not_found: no event '9'\n", id="no such seq"),
         pytest.param(
             ["tree", "odd"], "error not_found: no correlation_id 'odd'\n", id="no such id"
         ),

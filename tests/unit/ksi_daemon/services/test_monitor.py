@@ -117,50 +117,6 @@ async def test_what_cannot_be_asked(var: Path, asked: dict[str, Any], message: s
     assert (caught.value.code, caught.value.message) == ("args_schema", message)
 
 
-async def test_a_story_is_found_by_any_of_its_events(var: Path) -> None:
-    async with told(var) as peer:
-        sent = (await peer.ask("monitor:get_events", {"patterns": ["agent:send"]}))["events"][0]
-        story = await peer.ask("monitor:tree", {"correlation_id": sent["correlation_id"]})
-        assert [event["event"] for event in story["events"]] == [
-            "agent:send",
-            "completion:result",
-            "extraction:call",
-            "agent:status",
-            "extraction:call",
-            "state:set",
-            "extraction:call",
-            "no:such",
-            "completion:result",
-        ]
-        for event in story["events"]:
-            assert await peer.ask("monitor:tree", {"seq": event["seq"]}) == story
-            assert await peer.ask("monitor:tree", {"event_id": event["id"]}) == story
-
-
-@pytest.mark.parametrize(
-    ("asked", "code", "message"),
-    [
-        pytest.param({}, "args_schema", "say which: correlation_id, event_id or seq", id="none"),
-        pytest.param({"seq": 99}, "not_found", "no event '99'", id="seq"),
-        pytest.param({"event_id": "x"}, "not_found", "no event 'x'", id="event"),
-        pytest.param({"correlation_id": "x"}, "not_found", "no story 'x'", id="story"),
-        pytest.param(
-            {"seq": 2**63},
-            "args_schema",
-            "Expected `int` <= 9223372036854775807 - at `$.seq`",
-            id="S14 more than 64 bits",
-        ),
-    ],
-)
-async def test_a_story_that_is_not_there(
-    var: Path, asked: dict[str, Any], code: str, message: str
-) -> None:
-    async with marked(var, 0) as peer:
-        with pytest.raises(KsiError) as caught:
-            await peer.ask("monitor:tree", asked)
-    assert (caught.value.code, caught.value.message) == (code, message)
-
-
 async def test_reliability_counts_what_became_of_each_call(var: Path) -> None:
     async with told(var) as peer:
         found = await peer.ask("monitor:reliability", {"group_by": ["agent", "dialect"]})
