@@ -25,7 +25,8 @@ def checked(data: msgspec.Raw, principal: Principal, *, event: str, own: str | N
     a client that sends them is told so, an agent's are dropped. *own* is the field that must name
     the agent that sends it; it is filled in when absent.
 
-    Raise InvalidData, or Denied for an agent that speaks of another.
+    Raise InvalidData, or Denied for an agent that speaks of another and for a program that is
+    none.
     """
     raw = bytes(data)
     if raw[:1] != b"{":
@@ -33,6 +34,8 @@ def checked(data: msgspec.Raw, principal: Principal, *, event: str, own: str | N
     if _too_deep(raw):
         raise InvalidData(f"data nests deeper than {MAX_DEPTH}", code="depth_limit")
     agent_id = principal.agent_id
+    if own is not None and agent_id is None and not principal.operator:
+        raise Denied(f"{event!r} is for agents: {principal.source} is none")
     if not any(mark in raw for mark in _RESERVED) and (own is None or agent_id is None):
         return data
     fields = _decoded(raw)

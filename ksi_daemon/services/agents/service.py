@@ -387,7 +387,12 @@ class Agents:
 
 
 def _inbound(data: Send, ctx: Context) -> Inbound:
-    """Return the message as its reader shall see it: one from an agent says so."""
+    """Return the message as its reader shall see it: one from an agent says so.
+
+    What a program that is no operator sends was written by a model, whoever asked for it.
+    """
+    if data.protocol is not None and not ctx.principal.operator:
+        raise Denied("an agent may not choose the protocol of another")
     if ctx.agent_id is None:
         if data.reply:
             raise InvalidData(
@@ -396,11 +401,9 @@ def _inbound(data: Send, ctx: Context) -> Inbound:
         return Inbound(
             cause=ctx.event,
             content=data.message,
-            untrusted=data.untrusted,
+            untrusted=data.untrusted or not ctx.principal.operator,
             protocol=data.protocol,
         )
-    if data.protocol is not None:
-        raise Denied("an agent may not choose the protocol of another")
     if data.wait:
         raise InvalidData("an agent cannot wait for another's answer", details={"path": "wait"})
     content = f"Message from agent {ctx.agent_id}:\n{data.message}"

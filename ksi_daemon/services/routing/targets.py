@@ -58,7 +58,13 @@ def owned(agent_id: str | None, makers: Makers) -> Principal | None:
 
 
 def check_target(router: Router, event: str, maker: Principal) -> None:
-    """Raise what forbids *maker* to have *event* submitted later."""
+    """Raise what forbids *maker* to have *event* submitted later.
+
+    What stands belongs to a living agent or to an operator; nobody else's rights could be asked
+    for when it acts.
+    """
+    if maker.agent_id is None and not maker.operator:
+        raise Denied(f"{maker.source} is no agent: nothing can act for it later")
     handlers = router.registry.handlers(event)
     if not handlers:
         raise UnknownEvent(event, router.known_to(maker))

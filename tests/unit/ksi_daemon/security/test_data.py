@@ -14,6 +14,7 @@ from tests.growth import LINEAR, doubling
 CLIENT = security.client(1000, 1)
 AGENT = security.agent("ada", ("*",))
 HANDLER = security.handler("a:b", AGENT)
+PROGRAM = Principal("client", "mcp:1", "mcp:1", ("*",))
 
 
 def check(data: bytes, principal: Principal = AGENT, own: str | None = None) -> bytes:
@@ -84,6 +85,15 @@ def test_what_a_handler_sees(
             "args_schema",
             "'_b': keys that start with '_' are the daemon's",
             id="a client is told",
+        ),
+        pytest.param(
+            b"{}",
+            PROGRAM,
+            "agent_id",
+            Denied,
+            "denied",
+            "'a:b' is for agents: mcp:1 is none",
+            id="a program that is no agent",
         ),
         pytest.param(
             b'{"\\u005fb":1}',

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from ksi_daemon.security import SYSTEM, agent
-from ksi_daemon.services.routing.targets import Target, ToAgent, named, owned
+from ksi_daemon.errors import Denied
+from ksi_daemon.security import SYSTEM, Principal, agent
+from ksi_daemon.services.routing.targets import Target, ToAgent, check_target, named, owned
+from ksi_daemon.testing import running_router
 
 
 @pytest.mark.parametrize(
@@ -33,3 +35,10 @@ def test_who_acts() -> None:
     assert owned("ada", living.get) == living["ada"]
     assert owned("bob", living.get) is None
     assert owned(None, living.get) == SYSTEM
+
+
+async def test_nothing_stands_for_a_program_that_is_no_agent() -> None:
+    program = Principal("client", "mcp:1", "mcp:1", ("*",))
+    async with running_router() as (router, _):
+        with pytest.raises(Denied, match="mcp:1 is no agent: nothing can act for it later"):
+            check_target(router, "a:b", program)
