@@ -17,6 +17,7 @@ from ksi_daemon.extraction.model import (
 from ksi_daemon.extraction.native import Names, choose, native_names, read_native, replay
 from ksi_daemon.extraction.presets import PRESETS, Protocol, protocol
 from ksi_daemon.extraction.prompt import Tool, augment, corrections, proof, teach
+from ksi_daemon.extraction.reply import read_reply
 from ksi_daemon.extraction.stream import Extractor, Text
 from ksi_daemon.extraction.survey import candidates
 
@@ -44,6 +45,7 @@ __all__ = [
     "proof",
     "protocol",
     "read_native",
+    "read_reply",
     "replay",
     "teach",
     "to_json",

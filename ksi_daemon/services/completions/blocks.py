@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from itertools import count
 from typing import Any, Final, NamedTuple
 
 import anyio.to_thread
@@ -77,50 +75,24 @@ class Reading(NamedTuple):
 
 
 async def read(completion: Completion, completion_id: str, manner: Manner) -> Reading:
-    """Return what counts of the calls in the text of *completion* and of those beside it.
-
-    Native calls without an id get one that is made of *completion_id*, so that a reply which is
-    read again after a crash has the same calls.
-    """
-    native = _read_native(completion, completion_id, manner)
-    beside = bool(native.calls or native.rejected)
-    text = await _read_text(completion, manner, beside=beside)
-    if not beside:
-        chosen = text
-        if text.calls and manner.native:
-            chosen = extraction.choose(native, text, declared=True)
-        return Reading(chosen, _cleaned(completion, text) if manner.native else None)
-    chosen = extraction.choose(native, text, declared=manner.native)
-    if not _has_native(chosen):
-        return Reading(chosen)
-    return Reading(chosen, _replayed(completion, native, text))
-
-
-def _read_native(completion: Completion, completion_id: str, manner: Manner) -> Extraction:
-    if completion.message is None:
-        return Extraction("")
-    return extraction.read_native(
-        completion.message,
-        names=extraction.native_names(manner.schemas),
-        new_id=_ids(completion_id),
-    )
-
-
-async def _read_text(completion: Completion, manner: Manner, *, beside: bool) -> Extraction:
-    # Whether a vendor's template opens a thought is not known, and the reply is whole.
-    protocol = msgspec.structs.replace(manner.protocol, open_thought=True)
-    if protocol.whole and (beside or manner.native):
-        # Where calls are native, the text need not be one object.
-        protocol = msgspec.structs.replace(protocol, mode="lenient")
-    text = completion.text
+    """Return what counts of the calls in the text of *completion* and of those beside it."""
     search = partial(
-        extraction.extract,
-        text,
-        protocol,
-        stop_reason=completion.stop_reason,
+        extraction.read_reply,
+        completion.text,
+        completion.message,
+        reply_id=completion_id,
+        protocol=manner.protocol,
         tools=manner.schemas,
+        native=manner.native,
+        stop_reason=completion.stop_reason,
     )
-    return search() if len(text) < LARGE_TEXT else await anyio.to_thread.run_sync(search)
+    large = len(completion.text) >= LARGE_TEXT
+    found = await anyio.to_thread.run_sync(search) if large else search()
+    if not found.beside.calls and not found.beside.rejected:
+        return Reading(found.chosen, _cleaned(completion, found.inside) if manner.native else None)
+    if not _has_native(found.chosen):
+        return Reading(found.chosen)
+    return Reading(found.chosen, _replayed(completion, found.beside, found.inside))
 
 
 def blocks_of(found: Extraction, guard: Guard) -> tuple[Block, ...]:
@@ -208,8 +180,3 @@ def _cut_text(text: str, raw: list[str]) -> str:
     for each in filter(None, raw):
         text = text.replace(each, "")
     return text
-
-
-def _ids(completion_id: str) -> Callable[[], str]:
-    numbers = count(1)
-    return lambda: f"call_{completion_id.replace('-', '')}_{next(numbers)}"
