@@ -14,8 +14,18 @@ from ksi_daemon.loop import EVENT_DIALECTS, Agreement, LoopLimits, agreement, ov
 from ksi_daemon.providers.model import Capabilities, Message, Provider
 from ksi_daemon.security import Principal
 from ksi_daemon.security.provenance import Readings, fingerprints, new_nonce
+from ksi_daemon.work import Statement
 
-__all__ = ["Answer", "CallReport", "Inbound", "LoopLimits", "Manner", "Session", "manner_of"]
+__all__ = [
+    "Answer",
+    "CallReport",
+    "Cutoff",
+    "Inbound",
+    "LoopLimits",
+    "Manner",
+    "Session",
+    "manner_of",
+]
 
 
 class Inbound(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +75,17 @@ class Answer(msgspec.Struct, frozen=True):
     error: ErrorInfo | None = None
     rejected: int = 0
     result: Any = msgspec.UNSET
+
+
+class Cutoff(msgspec.Struct, frozen=True):
+    """Where a crash cut an exchange off.
+
+    *counts* is what it had used up and got wrong by its last completion, as JSON; None if it had
+    none. *unfinished* is that completion, as its event, if its calls may not all have run.
+    """
+
+    counts: bytes | None = None
+    unfinished: Event | None = None
 
 
 class Manner(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +140,8 @@ class Session(msgspec.Struct, kw_only=True):
     *system* is the agent's own text, without what teaches its protocol, *spoken* names that.
     *messages* holds the conversation without the system prompt; *position* counts the rows that
     the log has of it. *tools* are what the agent may emit, *readings* what it was given to read.
+    *unsaved* are rows that go to the log together with the next completion, or with the end of the
+    exchange: what a crash loses of them, the completion before them leads to again.
     """
 
     agent_id: str
@@ -131,8 +154,15 @@ class Session(msgspec.Struct, kw_only=True):
     tools: tuple[Tool, ...] = ()
     messages: list[Message] = msgspec.field(default_factory=list)
     position: int = 0
+    unsaved: list[Statement] = msgspec.field(default_factory=list)
     usual: Manner | None = None
     readings: Readings = msgspec.field(default_factory=Readings)
+
+    def take_unsaved(self) -> tuple[Statement, ...]:
+        """Return the rows that the log lacks; whoever takes them writes them."""
+        rows = tuple(self.unsaved)
+        self.unsaved.clear()
+        return rows
 
     def manner(self, override: str | Mapping[str, Any] | None = None) -> Manner:
         """Return how an exchange is spoken; *override* is what its request says. Raise KsiError."""

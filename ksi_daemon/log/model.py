@@ -99,7 +99,8 @@ class LoggedCompletion(msgspec.Struct, frozen=True, kw_only=True):
 class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message whose exchange has not ended. *taken*: it had begun when the daemon died.
 
-    *unfinished_completion* is then the last completion whose calls may not all have run.
+    *unfinished_completion* is then the last completion whose calls may not all have run, *counts*
+    what the exchange had used up and got wrong by its last completion, as JSON.
     """
 
     agent_id: str
@@ -108,6 +109,7 @@ class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):
     untrusted: bool
     taken: bool
     unfinished_completion: str | None
+    counts: bytes | None = None
 
 
 class LoggedState(msgspec.Struct, frozen=True):

@@ -157,6 +157,7 @@ class LogReader:
                 untrusted=bool(row[3]),
                 taken=bool(row[4]),
                 unfinished_completion=row[5],
+                counts=None if row[6] is None else row[6].encode(),
             )
             for row in await self._rows(self._queries["pending_messages"])
         ]

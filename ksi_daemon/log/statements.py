@@ -165,10 +165,14 @@ def completion(
     input_tokens: int,
     output_tokens: int,
     extractor: int,
+    cached_tokens: int = 0,
+    counts: bytes | None = None,
 ) -> Statement:
-    """Enter a completion whose calls have not run yet."""
+    """Enter a completion whose calls have not run yet; *counts*: what its exchange has used up."""
     return (
-        "INSERT INTO completions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'stored', ?)",
+        "INSERT INTO completions (id, ts, agent_id, request_id, turn, provider, model, preset,"
+        " stop_reason, latency_us, input_tokens, output_tokens, state, extractor, cached_tokens,"
+        " counts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'stored', ?, ?, ?)",
         (
             completion_id,
             microseconds(ts),
@@ -183,13 +187,18 @@ def completion(
             input_tokens,
             output_tokens,
             extractor,
+            cached_tokens,
+            None if counts is None else counts.decode(),
         ),
     )
 
 
-def completion_done(completion_id: str) -> Statement:
-    """Note that all calls of a completion have run."""
-    return "UPDATE completions SET state = 'done' WHERE id = ?", (completion_id,)
+def completion_done(completion_id: str, counts: bytes | None = None) -> Statement:
+    """Note that all calls of a completion have run, and the *counts* of its exchange by then."""
+    return (
+        "UPDATE completions SET state = 'done', counts = ? WHERE id = ?",
+        (None if counts is None else counts.decode(), completion_id),
+    )
 
 
 def attempt(made: Attempt) -> Statement:

@@ -75,6 +75,9 @@ SELECT content FROM messages
 SELECT m.agent_id, m.request_id, m.content, m.untrusted, m.position IS NOT NULL,
        (SELECT c.id FROM completions c
          WHERE c.state = 'stored' AND c.request_id = m.request_id AND c.agent_id = m.agent_id
+         ORDER BY c.turn DESC LIMIT 1),
+       (SELECT coalesce(c.counts, json_object('turn', c.turn)) FROM completions c
+         WHERE c.request_id = m.request_id AND c.agent_id = m.agent_id
          ORDER BY c.turn DESC LIMIT 1)
   FROM messages m JOIN agents a ON a.agent_id = m.agent_id
  WHERE m.kind = 'message' AND m.answered = 0 AND a.state = 'active'

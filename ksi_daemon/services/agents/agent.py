@@ -5,29 +5,24 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from ksi_daemon.conversation import Answer, Inbound, Session
-from ksi_daemon.events import Event
+from ksi_daemon.conversation import Answer, Cutoff, Inbound, Session
 from ksi_daemon.services.agents.spec import Spec
 from ksi_daemon.work import Statement
 
 __all__ = ["Agent", "Reply", "Waiting"]
 
-# Sends an answer to the agent that asked, and commits it together with a row.
-Reply = Callable[[Answer, Statement], Awaitable[None]]
+# Sends an answer to the agent that asked, and commits it together with rows.
+Reply = Callable[[Answer, tuple[Statement, ...]], Awaitable[None]]
 
 
 class Waiting(NamedTuple):
     """A message in a mailbox, and whom to tell of its answer: *settle* one who waits now, *reply*
-    an agent that asked, if one did.
-
-    *taken*: a crash cut its exchange off. *unfinished* is then the completion that was received
-    last, if its calls may not all have run.
+    an agent that asked, if one did. *cutoff*: a crash cut its exchange off.
     """
 
     inbound: Inbound
     settle: Callable[[Answer], None]
-    taken: bool = False
-    unfinished: Event | None = None
+    cutoff: Cutoff | None = None
     reply: Reply | None = None
 
 

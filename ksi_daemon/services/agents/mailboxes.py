@@ -14,7 +14,7 @@ import anyio.abc
 import msgspec
 import structlog
 
-from ksi_daemon.conversation import Answer, Inbound, Session
+from ksi_daemon.conversation import Answer, Cutoff, Inbound, Session
 from ksi_daemon.errors import Conflict, KsiError, StorageError
 from ksi_daemon.events import ErrorInfo, Event, matches, now
 from ksi_daemon.extraction import Tool
@@ -45,7 +45,7 @@ class Exchanges(Protocol):
     """Who holds the exchanges."""
 
     async def answer(
-        self, session: Session, inbound: Inbound, unfinished: Event | None = None
+        self, session: Session, inbound: Inbound, cutoff: Cutoff | None = None
     ) -> Answer: ...
 
     def stop(self, agent_id: str, reason: str) -> bool: ...
@@ -145,11 +145,14 @@ class Mailboxes:
             untrusted=pending.untrusted,
             protocol=_asked_protocol(agent.spec.agent_id, cause),
         )
+        cutoff = await self._cutoff(pending) if pending.taken else None
+        agent.mailbox.append(Waiting(inbound, unheard, cutoff, replying(agent, cause)))
+        self._wake(agent)
+
+    async def _cutoff(self, pending: PendingMessage) -> Cutoff:
         unfinished = pending.unfinished_completion
         event = await self.reader.event(unfinished) if unfinished else None
-        reply = replying(agent, cause)
-        agent.mailbox.append(Waiting(inbound, unheard, pending.taken, event, reply))
-        self._wake(agent)
+        return Cutoff(pending.counts, event)
 
     def hear(self, agent: Agent, committed: Committed) -> None:
         """Give *agent* an event that it subscribed to as a message.
@@ -194,7 +197,7 @@ class Mailboxes:
         answer = Answer(waiting.inbound.request_id, "", "terminated", 0)
         waiting.settle(answer)
         if waiting.reply is not None:
-            await waiting.reply(answer, _answered_row(agent, waiting))
+            await waiting.reply(answer, (_answered_row(agent, waiting),))
 
     async def _keep(self, agent: Agent, inbound: Inbound) -> None:
         await self._router.record(
@@ -235,17 +238,18 @@ class Mailboxes:
         What could not be written is asked again after a restart, and only that: a message that
         makes something else fail must not do so at every start.
         """
-        inbound = waiting.inbound
         try:
             answer = await self._exchange(agent, waiting)
-            row = _answered_row(agent, waiting)
+            rows = (*_unsaved(agent), _answered_row(agent, waiting))
             if waiting.reply is None:
-                await self._router.record(row)
+                await self._router.record(*rows)
             else:
-                await waiting.reply(answer, row)
+                await waiting.reply(answer, rows)
         except StorageError as exc:
             agent.session = None  # it may be ahead of the disk
-            return _failed(inbound, exc.info())
+            return _failed(waiting.inbound, exc.info())
+        if answer.finish_reason == "internal":
+            agent.session = None  # what nobody foresaw may have left it half changed
         return answer
 
     async def _exchange(self, agent: Agent, waiting: Waiting) -> Answer:
@@ -253,20 +257,19 @@ class Mailboxes:
         inbound, agent_id = waiting.inbound, agent.spec.agent_id
         try:
             session = await self._session(agent)
-            if not waiting.taken:
+            if waiting.cutoff is None:
                 session.messages.append(Message("user", inbound.content))
                 session.position += 1
-                await self._router.record(
+                session.unsaved.append(
                     statements.message_taken(agent_id, inbound.request_id, session.position)
                 )
-            return await self.exchanges.answer(session, inbound, waiting.unfinished)
+            return await self.exchanges.answer(session, inbound, waiting.cutoff)
         except StorageError:
             raise
         except KsiError as exc:
             return _failed(inbound, exc.info())
         except Exception as exc:
             log.exception("exchange_failed", agent_id=agent_id)
-            agent.session = None
             message = f"{type(exc).__name__}: {exc}"[:500]
             return _failed(inbound, ErrorInfo("internal", message))
 
@@ -304,6 +307,11 @@ class Mailboxes:
 
 def unheard(answer: Answer) -> None:
     """Tell nobody: the answer is in the log."""
+
+
+def _unsaved(agent: Agent) -> tuple[Statement, ...]:
+    """Return what the log lacks of the agent's conversation; of a dead one's it keeps nothing."""
+    return agent.session.take_unsaved() if agent.session and not agent.terminated else ()
 
 
 def _answered_row(agent: Agent, waiting: Waiting) -> Statement:

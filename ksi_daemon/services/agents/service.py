@@ -267,11 +267,16 @@ class Agents:
         return None if asker is None else partial(self._reply, agent, asker, cause)
 
     async def _reply(
-        self, agent: Agent, asker: Agent, cause: Event, answer: Answer, row: Statement
+        self,
+        agent: Agent,
+        asker: Agent,
+        cause: Event,
+        answer: Answer,
+        rows: tuple[Statement, ...],
     ) -> None:
-        """Give *asker* the answer: the notice, the message and *row* are one commit."""
+        """Give *asker* the answer: the notice, the message and *rows* are one commit."""
         if asker.terminated:
-            await self._router.record(row)
+            await self._router.record(*rows)
             return
         agent_id, event_id = agent.spec.agent_id, f"{cause.id}.answer"
         content = reply_text(agent_id, cause, answer)
@@ -284,7 +289,7 @@ class Agents:
                 event_id=event_id,
                 idempotency_key=event_id,
                 agent_id=asker.spec.agent_id,
-                statements=(row, _waiting_row(asker.spec.agent_id, content, event_id)),
+                statements=(*rows, _waiting_row(asker.spec.agent_id, content, event_id)),
             )
         )
         if told.outcome.error is not None:

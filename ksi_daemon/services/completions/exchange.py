@@ -5,9 +5,9 @@
                   +----- results and corrections --------+   if any needs an answer
 
 Each completion is stored with its text before its calls run, in one commit with the records of
-its calls. The events of the calls have ids made of the completion's id and their ordinal, so a
-crash between the two is made good by running the stored completion again: what was logged is
-not logged twice.
+its calls and with what the turn before has left to say. The events of the calls have ids made of
+the completion's id and their ordinal, so a crash is made good by running the stored completion
+again: what was logged is not logged twice, and the agent is told the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import anyio.lowlevel
 import msgspec
 import structlog
 
-from ksi_daemon.conversation import Answer, CallReport, Inbound, Manner, Session
+from ksi_daemon.conversation import Answer, CallReport, Cutoff, Inbound, Manner, Session
 from ksi_daemon.errors import ProviderError, StorageError
 from ksi_daemon.events import CallRef, ErrorInfo, Event, Outcome, Piece
 from ksi_daemon.extraction import Call, Rejected
@@ -41,7 +41,7 @@ from ksi_daemon.services.completions.blocks import (
     said,
 )
 from ksi_daemon.services.completions.feedback import answers
-from ksi_daemon.services.completions.progress import FAILURES, Progress
+from ksi_daemon.services.completions.progress import FAILURES, Counts, Progress
 from ksi_daemon.services.completions.records import (
     attempt_rows,
     block_id,
@@ -63,7 +63,7 @@ class Exchange:
     """The turns that answer one message. ``run`` it once.
 
     *price_of* says what a model costs, None where it is not known; all exchanges share
-    *turnstile*.
+    *turnstile*. *cutoff* is where a crash cut this one off.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Exchange:
         inbound: Inbound,
         price_of: Callable[[str], Price | None],
         turnstile: Turnstile,
+        cutoff: Cutoff | None = None,
     ) -> None:
         self.session = session
         self._router = router
@@ -80,9 +81,10 @@ class Exchange:
         self._inbound = inbound
         self._manner: Manner = session.manner(inbound.protocol)
         price = price_of(session.model or session.provider.model)
-        self._progress = Progress(session.limits, self._manner, price)
+        self._cutoff = cutoff
+        self._progress = Progress(session.limits, self._manner, price, _counts(cutoff))
+        self._began = time.monotonic() - self._progress.counts.seconds
         self._wire = Wire(self._manner, session.provider.capabilities)
-        self._turn = 0
         self._text = ""
         self._calls: list[CallReport] = []
         self._rejected = 0
@@ -98,8 +100,8 @@ class Exchange:
         return {
             "agent_id": self.session.agent_id,
             "request_id": self._inbound.request_id,
-            "turn": self._turn,
-            "tokens": self._progress.tokens,
+            "turn": self._progress.counts.turn,
+            "tokens": self._progress.counts.tokens,
         }
 
     def cancel(self, reason: str) -> None:
@@ -107,30 +109,36 @@ class Exchange:
         self._stopped_for = reason
         self._scope.cancel()
 
-    async def run(self, unfinished: Event | None = None) -> Answer:
-        """Hold the exchange; with *unfinished*, from the calls of that stored completion on."""
+    async def run(self) -> Answer:
+        """Hold the exchange, from where it was cut off if it was."""
         structlog.contextvars.bind_contextvars(agent_id=self.session.agent_id)
         limit = self.session.limits.wall_s
         with self._scope:
             try:
-                with anyio.move_on_after(limit):
-                    return await self._turns(stored(unfinished) if unfinished else None)
+                with anyio.move_on_after(None if limit is None else limit - self._elapsed()):
+                    return await self._turns()
                 return self._ended("halted", f"it took over {limit:g} s")
             except ProviderError as exc:
                 return self._failed(exc)
         self._notify("completion:cancelled", {"reason": self._stopped_for})
         return self._answer(self._stopped_for)
 
-    async def _turns(self, unfinished: Stored | None) -> Answer:
+    def _elapsed(self) -> float:
+        """Return the seconds of this exchange, those before a crash with it."""
+        return time.monotonic() - self._began
+
+    async def _turns(self) -> Answer:
         if self._inbound.untrusted:
             self._distrust([self._inbound.content])
-        self._take_up()
         finish = None
-        if unfinished is not None:
+        if self._cutoff is not None and self._cutoff.unfinished is not None:
+            unfinished = stored(self._cutoff.unfinished)
             self._nonce = unfinished.nonce
             reading = await read(unfinished.completion, unfinished.event.id, self._manner)
             finish = await self._act(unfinished, self._blocks(unfinished.completion, reading))
-        while finish is None and self._progress.may_ask(self._turn):
+        elif self._cutoff is not None:
+            finish = self._progress.end()
+        while finish is None and self._progress.may_ask():
             finish = await self._turn_once()
         return self._ended(finish or "max_iterations", self._progress.spent())
 
@@ -151,13 +159,6 @@ class Exchange:
             await self._store(completion_id, completion, reading, blocks), blocks
         )
 
-    def _take_up(self) -> None:
-        """Go on where a crash cut off: the turns before it count."""
-        messages = self.session.messages
-        asked = Message("user", self._inbound.content)
-        begun = max((at for at, each in enumerate(messages) if each == asked), default=-1)
-        self._turn = sum(message.role == "assistant" for message in messages[begun + 1 :])
-
     async def _complete(self, request: Request) -> Completion:
         started = time.perf_counter()
         completion = await self.session.provider.complete(request, self._listener())
@@ -172,7 +173,8 @@ class Exchange:
         if not feed.has_listeners:
             return None
         agent_id, request_id = self.session.agent_id, self._inbound.request_id
-        return lambda text: feed.heard(Piece(agent_id, request_id, self._turn + 1, text))
+        turn = self._progress.counts.turn + 1
+        return lambda text: feed.heard(Piece(agent_id, request_id, turn, text))
 
     def _blocks(self, completion: Completion, reading: Reading) -> tuple[Block, ...]:
         """Return the blocks of *completion* that count, and keep its visible text."""
@@ -209,7 +211,7 @@ class Exchange:
     ) -> Stored:
         """Log *completion* and the records of its blocks; from here on it is part of the talk."""
         await anyio.lowlevel.checkpoint_if_cancelled()
-        session, inbound, turn = self.session, self._inbound, self._turn + 1
+        session, inbound, turn = self.session, self._inbound, self._progress.counts.turn + 1
         # A reply that broke off has no calls: as its native message it would wait for results.
         native = reading.native if completion.stop_reason is not None else None
         reply = Message("assistant", completion.text, native=native)
@@ -219,6 +221,7 @@ class Exchange:
             event_id=completion_id,
             completion_id=completion_id,
             rows=(
+                *session.take_unsaved(),
                 completion_row(
                     completion_id,
                     session.agent_id,
@@ -227,6 +230,7 @@ class Exchange:
                     turn,
                     self._manner.protocol.name,
                     completion,
+                    self._counted(turn),
                 ),
                 remember(session, inbound, reply, "reply", completion_id),
                 *attempt_rows(
@@ -250,8 +254,7 @@ class Exchange:
 
     async def _act(self, kept: Stored, blocks: tuple[Block, ...]) -> str | None:
         """Run the calls of a stored completion; return a finish reason, or None to go on."""
-        await self._turnstile.passed()
-        self._turn = kept.turn
+        self._progress.counts.turn = kept.turn
         refused = self._refuses(blocks)
         self._asked_for_nonce = any(block.held for block in blocks)
         done = [await self._run(kept, block, refused=refused) for block in blocks]
@@ -265,18 +268,24 @@ class Exchange:
             provable=self._manner.has_nonce,
         )
         completion_id, text = kept.event.id, kept.completion.text
-        mended = self._progress.judge(done, text, completion_id, self._turn)
+        mended = self._progress.judge(done, text, completion_id, kept.turn)
         rows: list[Statement] = [
-            statements.attempt_corrected(
-                fault.completion_id, fault.ordinal, self._turn - fault.turn
-            )
+            statements.attempt_corrected(fault.completion_id, fault.ordinal, kept.turn - fault.turn)
             for fault in mended
         ]
         rows += [remember(self.session, self._inbound, each, "feedback") for each in told]
         self._distrust(each.content for each in told if each.role == "tool")
         log_results(told)
-        await self._router.record(*rows, statements.completion_done(completion_id))
+        self.session.unsaved += rows
+        self.session.unsaved.append(
+            statements.completion_done(completion_id, self._counted(kept.turn))
+        )
         return self._finish_reason(kept.completion, told)
+
+    def _counted(self, turn: int) -> bytes:
+        """Return the counts after *turn* turns as the log keeps them."""
+        counts, seconds = self._progress.counts, round(self._elapsed(), 3)
+        return msgspec.json.encode(msgspec.structs.replace(counts, turn=turn, seconds=seconds))
 
     async def _run(self, kept: Stored, block: Block, *, refused: bool) -> Done:
         """Run one block, if it is a call that may run."""
@@ -384,7 +393,7 @@ class Exchange:
             self._inbound.request_id,
             self._text,
             finish_reason,
-            self._turn,
+            self._progress.counts.turn,
             tuple(self._calls),
             error,
             self._rejected,
@@ -396,12 +405,19 @@ class Exchange:
         if reason not in FAILURES:
             return self._answer(reason)
         message = FAILURES[reason] + (f": {more}" if reason == "halted" and more else "")
-        return self._errored(reason, ErrorInfo(reason, message), self._turn)
+        return self._errored(reason, ErrorInfo(reason, message), self._progress.counts.turn)
 
     def _failed(self, exc: ProviderError) -> Answer:
-        return self._errored(exc.code, exc.info(), self._turn + 1)
+        return self._errored(exc.code, exc.info(), self._progress.counts.turn + 1)
 
     def _errored(self, reason: str, error: ErrorInfo, turn: int) -> Answer:
         data = {"turn": turn, "error": error}
         self._notify("completion:error", data, outcome=Outcome("failed", error=error))
         return self._answer(reason, error)
+
+
+def _counts(cutoff: Cutoff | None) -> Counts | None:
+    """Return what was counted before a crash."""
+    if cutoff is None or cutoff.counts is None:
+        return None
+    return msgspec.json.decode(cutoff.counts, type=Counts)

@@ -1,9 +1,13 @@
-"""What an exchange has used up and got wrong so far, and the reason for which it ends. Pure."""
+"""What an exchange has used up and got wrong so far, and the reason for which it ends. Pure.
+
+The counts are logged with each completion, so that no crash gives back what a budget has lost.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from hashlib import blake2b
+from typing import Final
 
 import msgspec
 
@@ -14,7 +18,7 @@ from ksi_daemon.loop import LoopLimits, Price
 from ksi_daemon.providers.model import Completion, Request, Usage
 from ksi_daemon.services.completions.blocks import Done, is_fault
 
-__all__ = ["FAILURES", "Fault", "Progress"]
+__all__ = ["FAILURES", "Counts", "Fault", "Progress"]
 
 # For providers that do not tell their usage: a budget must not fail open.
 CHARACTERS_PER_TOKEN: Final = 4
@@ -30,7 +34,7 @@ FAILURES: Final = {
 }
 
 
-class Fault(NamedTuple):
+class Fault(msgspec.Struct, frozen=True, array_like=True):
     """A block that went wrong through the model, until a later turn makes it good."""
 
     completion_id: str
@@ -39,35 +43,51 @@ class Fault(NamedTuple):
     tool: str | None
 
 
+class Counts(msgspec.Struct, omit_defaults=True):
+    """The counts of one exchange after *turn* turns: *tokens* and US dollars, *seconds* on the
+    clock, and in a row: replies *refused*, turns of *mistakes*, *repeats* of the reply with digest
+    *last*. *faults* are not made good yet."""
+
+    turn: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    seconds: float = 0.0
+    refused: int = 0
+    mistakes: int = 0
+    repeats: int = 0
+    last: str = ""
+    faults: tuple[Fault, ...] = ()
+
+
 class Progress:
-    """The counts of one exchange.
+    """One exchange so far; *counts* are those that a crash cut off.
 
     Raise KsiError (``no_price``) for a budget of money over a model without a price.
     """
 
-    def __init__(self, limits: LoopLimits, manner: Manner, price: Price | None) -> None:
+    def __init__(
+        self,
+        limits: LoopLimits,
+        manner: Manner,
+        price: Price | None,
+        counts: Counts | None = None,
+    ) -> None:
         if limits.usd is not None and price is None:
             raise KsiError(
                 "the agent has a budget of money, and its model has no price",
                 code="no_price",
                 hint="give one with the setting prices, like MODEL=IN/OUT",
             )
-        self.tokens = 0
-        self.usd = 0.0
+        self.counts = counts or Counts()
         self._limits = limits
         self._retries = manner.agreement.settings.max_protocol_retries
         self._strict = manner.agreement.on_malformed == "reject_reply"
         self._turns = manner.agreement.settings.max_iterations or limits.turns
         self._price = price
-        self._faults: list[Fault] = []
-        self._refused = 0
-        self._mistakes = 0
-        self._repeats = 0
-        self._last_reply: tuple[str, bytes] | None = None
 
-    def may_ask(self, turn: int) -> bool:
-        """Say whether the model may be asked after *turn* turns."""
-        return turn < self._turns
+    def may_ask(self) -> bool:
+        """Say whether the model may be asked again, as far as turns go."""
+        return self.counts.turn < self._turns
 
     def spend(self, request: Request, completion: Completion) -> None:
         """Count what *completion* cost, by its usage or else by the length of the texts."""
@@ -75,9 +95,9 @@ class Progress:
         if not usage.input_tokens and not usage.output_tokens:
             asked = sum(len(message.content) for message in request.messages)
             usage = Usage(_tokens(asked), _tokens(len(completion.text)))
-        self.tokens += usage.input_tokens + usage.output_tokens
+        self.counts.tokens += usage.input_tokens + usage.output_tokens
         if self._price is not None:
-            self.usd += self._price.of(usage)
+            self.counts.usd += self._price.of(usage)
 
     def judge(self, done: Sequence[Done], text: str, completion_id: str, turn: int) -> list[Fault]:
         """Count the mistakes of a turn; return the earlier ones that it made good."""
@@ -87,48 +107,52 @@ class Progress:
             Fault(completion_id, block.ordinal, turn, getattr(block.found, "name", None))
             for block in (each.block for each in done if is_fault(each))
         ]
-        self._faults += faults
-        self._refused = self._refused + 1 if faults and self._strict else 0
-        self._mistakes = self._mistakes + 1 if faults and not good else 0
-        reply = (text, _native_calls(done))
-        self._repeats = self._repeats + 1 if reply == self._last_reply else 1
-        self._last_reply = reply
+        counts = self.counts
+        counts.faults = (*counts.faults, *faults)
+        counts.refused = counts.refused + 1 if faults and self._strict else 0
+        counts.mistakes = counts.mistakes + 1 if faults and not good else 0
+        reply = _digest(text, done)
+        counts.repeats = counts.repeats + 1 if reply == counts.last else 1
+        counts.last = reply
         return mended
 
     def end(self) -> str | None:
         """Return why the model must not be asked again, None if it may be."""
         if self.spent() is not None:
             return "halted"
-        if self._refused:
+        counts = self.counts
+        if counts.refused:
             # How often a refused reply is asked for again is a setting of its own.
-            return "retry_exhausted" if self._refused > self._retries else None
-        if self._mistakes >= self._limits.mistakes:
+            return "retry_exhausted" if counts.refused > self._retries else None
+        if counts.mistakes >= self._limits.mistakes:
             return "consecutive_mistakes"
-        return "no_progress" if self._repeats >= self._limits.identical else None
+        return "no_progress" if counts.repeats >= self._limits.identical else None
 
     def spent(self) -> str | None:
         """Say which budget is used up, None if none is."""
-        limits = self._limits
-        if limits.tokens is not None and self.tokens >= limits.tokens:
-            return f"{self.tokens} tokens, the limit is {limits.tokens}"
-        if limits.usd is not None and self.usd >= limits.usd:
-            return f"{self.usd:.6f} US dollars, the limit is {limits.usd:g}"
+        limits, counts = self._limits, self.counts
+        if limits.tokens is not None and counts.tokens >= limits.tokens:
+            return f"{counts.tokens} tokens, the limit is {limits.tokens}"
+        if limits.usd is not None and counts.usd >= limits.usd:
+            return f"{counts.usd:.6f} US dollars, the limit is {limits.usd:g}"
         return None
 
     def _mended(self, tool: str) -> Fault | None:
         """Take away the oldest earlier fault that a call of *tool* makes good."""
-        for fault in self._faults:
+        faults = self.counts.faults
+        for at, fault in enumerate(faults):
             if fault.tool in (None, tool):
-                self._faults.remove(fault)
+                self.counts.faults = (*faults[:at], *faults[at + 1 :])
                 return fault
         return None
 
 
-def _native_calls(done: Sequence[Done]) -> bytes:
-    """Return the calls beside the text as a value that can be compared; ids are not part of it."""
+def _digest(text: str, done: Sequence[Done]) -> str:
+    """Return what a reply with the calls beside it is known by; their ids are no part of it."""
     founds = [each.block.found for each in done if each.block.native]
     calls = [(each.name, each.args) if isinstance(each, Call) else each.excerpt for each in founds]
-    return msgspec.json.encode(calls)
+    written = msgspec.json.encode((text, calls))
+    return blake2b(written, digest_size=8).hexdigest()
 
 
 def _tokens(characters: int) -> int:

@@ -94,8 +94,9 @@ def completion_row(
     turn: int,
     preset: str,
     completion: Completion,
+    counts: bytes | None = None,
 ) -> Statement:
-    """Return the row of a completion whose calls have not run."""
+    """Return the row of a completion whose calls have not run; *counts* are its exchange's."""
     return statements.completion(
         completion_id=completion_id,
         ts=now(),
@@ -110,6 +111,7 @@ def completion_row(
         input_tokens=completion.usage.input_tokens,
         output_tokens=completion.usage.output_tokens,
         extractor=extraction.EXTRACTOR_VERSION,
+        counts=counts,
     )
 
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from ksi_daemon.conversation import Answer, Inbound, Session
+from ksi_daemon.conversation import Answer, Cutoff, Inbound, Session
 from ksi_daemon.errors import Conflict, Denied, InvalidData, KsiError, NotFound
-from ksi_daemon.events import ErrorInfo, Event, Outcome
+from ksi_daemon.events import ErrorInfo, Outcome
 from ksi_daemon.loop import Price
 from ksi_daemon.router import (
     Context,
@@ -65,16 +65,16 @@ class Completions:
         self._asked: dict[str, anyio.CancelScope] = {}
 
     async def answer(
-        self, session: Session, inbound: Inbound, unfinished: Event | None = None
+        self, session: Session, inbound: Inbound, cutoff: Cutoff | None = None
     ) -> Answer:
         """Hold the exchange that *inbound* begins; return how it ended. One at a time per agent.
 
-        *unfinished* is the completion:result event after which a crash cut the exchange off.
+        *cutoff* is where a crash cut it off. Rows of its last turn are left in the session.
         """
-        exchange = Exchange(self._router, session, inbound, self._price_of, self._turnstile)
+        exchange = Exchange(self._router, session, inbound, self._price_of, self._turnstile, cutoff)
         self._running[session.agent_id] = exchange
         try:
-            return await exchange.run(unfinished)
+            return await exchange.run()
         finally:
             # By now it may be the exchange of a new agent that has taken the id.
             if self._running.get(session.agent_id) is exchange:

@@ -95,12 +95,15 @@ async def test_a_message_from_mailbox_to_answer(path: Path) -> None:
             stored("c2", 2), said(4, "assistant", "an answer", "c2"),
         )  # fmt: skip
         assert await pending() == [
-            msgspec.structs.replace(taken, unfinished_completion="c2"),
+            msgspec.structs.replace(taken, unfinished_completion="c2", counts=b'{"turn":2}'),
             second,
         ]
-        await record(
-            log, statements.completion_done("c2"), statements.message_answered("ann", "r1")
-        )
+        await record(log, statements.completion_done("c2", b'{"turn":2,"tokens":7}'))
+        assert await pending() == [
+            msgspec.structs.replace(taken, counts=b'{"turn":2,"tokens":7}'),
+            second,
+        ]
+        await record(log, statements.message_answered("ann", "r1"))
         assert await pending() == [second]
         assert await conversation("ann") == [
             Message("user", "hello"),

@@ -382,6 +382,69 @@ async def test_A05_what_was_held_before_a_crash_is_held_after_it(
         assert result["data"]["turn"] == 3
 
 
+def changed(after: Path, sql: str, *values: object) -> None:
+    """Change the log that a killed daemon left."""
+    with closing(sqlite3.connect(after / "events.db")) as connection, connection:
+        connection.execute(sql, values)
+
+
+def limited(after: Path, **limits: object) -> None:
+    """Give ``ada`` these limits."""
+    changed(after, "UPDATE agents SET spec = json_set(spec, '$.limits', json(?))", encode(limits))
+
+
+def tokens_so_far(after: Path) -> None:
+    with closing(sqlite3.connect(after / "events.db")) as connection:
+        [(used,)] = connection.execute("SELECT sum(input_tokens + output_tokens) FROM completions")
+    limited(after, tokens=used)
+
+
+def an_hour_so_far(after: Path) -> None:
+    changed(after, "UPDATE completions SET counts = json_set(counts, '$.seconds', 3600.0)")
+    limited(after, wall_s=3_599)
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason", "replies"),
+    [
+        pytest.param(tokens_so_far, "halted", 2, id="tokens"),
+        pytest.param(an_hour_so_far, "halted", 2, id="time on the clock"),
+        pytest.param(lambda after: limited(after, turns=2), "max_iterations", 2, id="turns"),
+        pytest.param(
+            lambda after: limited(after, turns=3, mistakes=9), "max_iterations", 3, id="a turn left"
+        ),
+        pytest.param(
+            lambda after: limited(after, mistakes=3), "consecutive_mistakes", 3, id="mistakes"
+        ),
+        pytest.param(lambda after: limited(after, mistakes=4), None, 4, id="no bound is reached"),
+    ],
+)
+@pytest.mark.faults
+async def test_H09_a_crash_gives_no_budget_back(
+    var: Path,
+    killed: Callable[[], Path],
+    limit: Callable[[Path], None],
+    reason: str | None,
+    replies: int,
+) -> None:
+    mistake = '{{"event": "state:set", "data": {}}}'
+    said = [mistake.format(1), mistake.format(2), NEVER, "Fine."]
+    async with served(var) as (peer, _):
+        await peer.ask("agent:spawn", saying(*said))
+        await send(peer, "Go.")
+        await until(lambda: has_replied(peer, 2))
+        after = killed()
+    limit(after)
+    spec = "replace(replace(spec, '3600', '0'), 'too late', ?)"
+    written = encode(mistake.format(3)).strip('"')
+    changed(after, f"UPDATE agents SET spec = {spec} WHERE spec LIKE '%too late%'", written)
+    async with served(after) as (peer, _):
+        await until(lambda: is_idle(peer))
+        errors = await events(peer, patterns=["completion:error"])
+        assert await has_replied(peer, replies)
+    assert [error["error"]["code"] for error in errors] == ([reason] if reason else [])
+
+
 async def test_a_message_that_makes_the_exchange_fail_does_not_do_so_at_every_start(
     var: Path,
 ) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from ksi_daemon.conversation import CallReport, Manner, manner_of
@@ -11,7 +12,7 @@ from ksi_daemon.extraction import Call, Rejected
 from ksi_daemon.loop import LoopLimits, Price, agreement
 from ksi_daemon.providers.model import Capabilities, Completion, Message, Request, Usage
 from ksi_daemon.services.completions.blocks import Block, Done
-from ksi_daemon.services.completions.progress import Fault, Progress
+from ksi_daemon.services.completions.progress import Counts, Fault, Progress
 
 
 def manner(protocol: Any = "ksi") -> Manner:
@@ -120,7 +121,7 @@ def test_budgets(limits: Any, usage: Any, spent: str | None) -> None:
 def test_usage_that_is_not_told_is_estimated() -> None:
     counts = progress()
     counts.spend(REQUEST, completion("y" * 9))
-    assert counts.tokens == 10 + 3
+    assert counts.counts.tokens == 10 + 3
 
 
 def test_money_needs_a_price() -> None:
@@ -132,4 +133,24 @@ def test_money_needs_a_price() -> None:
 @pytest.mark.parametrize(("protocol", "turns"), [("ksi", 25), ({"max_iterations": 3}, 3)])
 def test_turns(protocol: Any, turns: int) -> None:
     counts = progress(protocol)
-    assert [counts.may_ask(turns - 1), counts.may_ask(turns)] == [True, False]
+    asked = []
+    for counts.counts.turn in (turns - 1, turns):
+        asked.append(counts.may_ask())
+    assert asked == [True, False]
+
+
+def test_what_was_counted_goes_on_after_a_crash() -> None:
+    before = progress(price=Price(1.0, 2.0), identical=9)
+    before.counts.turn = 2
+    before.spend(REQUEST, completion(input_tokens=4, output_tokens=6))
+    judged(before, [bad()], [bad("c:d"), broken()])
+    logged = msgspec.json.encode(before.counts)
+    counts = msgspec.json.decode(logged, type=Counts)
+    assert counts == before.counts
+    after = Progress(LoopLimits(), manner(), Price(1.0, 2.0), counts)
+    after.spend(REQUEST, completion(input_tokens=1, output_tokens=1))
+    assert (after.counts.tokens, after.counts.usd) == (12, pytest.approx(19e-6))
+    # The same reply once more is a repetition, and the third turn of mistakes the last.
+    after.judge([broken()], "text 2", "id3", 3)
+    assert (after.counts.repeats, after.end()) == (2, "consecutive_mistakes")
+    assert [each.completion_id for each in after.judge([good("c:d")], "", "id4", 4)] == ["id2"]
