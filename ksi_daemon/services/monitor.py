@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from ksi_daemon.errors import InvalidData
 from ksi_daemon.events import Event, Status
 from ksi_daemon.log.model import EventFilter, GroupKey, Stats
+from ksi_daemon.moments import Moment, moment_of
 from ksi_daemon.router import Context, Nothing, Router, handles
 
 __all__ = ["Monitor", "MonitorReader"]
 
 # SQLite's integers have 64 bits.
 Seq = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-# A moment: seconds since 1970, or RFC 3339 text. A text without a zone would mean another time
-# wherever it is read.
-Moment = float | str
-Zoned = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class GetEvents(msgspec.Struct, forbid_unknown_fields=True):
@@ -84,7 +80,7 @@ class Monitor:
     async def reliability(self, data: Reliability, ctx: Context) -> dict[str, Any]:
         """Say for each model and way of writing how many calls came to a good end."""
         rows = await self._reader.reliability(
-            data.group_by, _moment(data.since, "since"), _moment(data.until, "until")
+            data.group_by, moment_of(data.since, "since"), moment_of(data.until, "until")
         )
         return {"group_by": list(data.group_by), "rows": rows}
 
@@ -92,17 +88,3 @@ class Monitor:
     async def get_stats(self, data: Nothing, ctx: Context) -> Stats:
         """Count what the log holds: events by name and status, rows, bytes."""
         return await self._reader.stats()
-
-
-def _moment(value: Moment | None, name: str) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        moment: datetime = msgspec.convert(value, Zoned, strict=False)
-        return moment.astimezone(UTC)
-    except (msgspec.ValidationError, OverflowError, OSError) as exc:
-        raise InvalidData(
-            f"{value!r} is no time",
-            hint="seconds since 1970, or 2026-01-31T12:00:00Z",
-            details={"path": name},
-        ) from exc
