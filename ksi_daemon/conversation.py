@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -95,7 +96,7 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
 
     *proof* is what a turn is told of its nonce, with *blank* in the nonce's place; in a strict
     agreement it stands in *system* already, and in each example there. Both are empty where calls
-    have no place for one.
+    have no place for one. *digest* is over all that decides how a reply is read.
     """
 
     agreement: Agreement
@@ -107,6 +108,7 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
     examples: frozenset[bytes] = frozenset()
     proof: str = ""
     blank: str = ""
+    digest: bytes = b""
 
     @property
     def has_nonce(self) -> bool:
@@ -203,19 +205,26 @@ def manner_of(
     proof = "" if native else extraction.proof(protocol, tools, blank)
     strict = agreed.settings.nonce == "strict"
     taught = extraction.augment(system, protocol, tools, nonce=blank if strict else None)
+    schemas = {tool.name: tool.schema for tool in tools}
+    read_by = msgspec.structs.replace(
+        _readable(protocol, tools), max_calls=min(protocol.max_calls, max_calls)
+    )
     return Manner(
         agreement=agreed,
-        protocol=msgspec.structs.replace(
-            _readable(protocol, tools), max_calls=min(protocol.max_calls, max_calls)
-        ),
+        protocol=read_by,
         system=system if native else taught,
         tools=tuple(tools),
-        schemas={tool.name: tool.schema for tool in tools},
+        schemas=schemas,
         native=native,
-        examples=fingerprints([system], protocol, {tool.name: tool.schema for tool in tools}),
+        examples=fingerprints([system], protocol, schemas),
         proof=proof,
         blank=blank if proof else "",
+        digest=_digest(read_by, schemas, native=native),
     )
+
+
+def _digest(protocol: Protocol, schemas: Schemas, *, native: bool) -> bytes:
+    return blake2b(msgspec.json.encode((protocol, schemas, native)), digest_size=16).digest()
 
 
 def _only_events(protocol: Protocol) -> Protocol:

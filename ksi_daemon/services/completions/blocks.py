@@ -56,6 +56,11 @@ class Done(NamedTuple):
     report: CallReport | None = None
     receipt: bool = False
 
+    @property
+    def went_wrong(self) -> bool:
+        """Whether the agent's call did not come to good, through whatever fault."""
+        return self.report is None or self.report.error is not None
+
 
 class Stored(NamedTuple):
     """A completion that is in the log and whose calls may not all have run. *nonce* is what its

@@ -40,13 +40,15 @@ from ksi_daemon.services.completions.blocks import (
     read,
     said,
 )
-from ksi_daemon.services.completions.feedback import answers
+from ksi_daemon.services.completions.feedback import answers, results
 from ksi_daemon.services.completions.progress import FAILURES, Counts, Progress
 from ksi_daemon.services.completions.records import (
     attempt_rows,
     block_id,
     completion_data,
     completion_row,
+    correction_rows,
+    manner_rows,
     rejection,
     remember,
     stored,
@@ -63,7 +65,8 @@ class Exchange:
     """The turns that answer one message. ``run`` it once.
 
     *price_of* says what a model costs, None where it is not known; all exchanges share
-    *turnstile*. *cutoff* is where a crash cut this one off.
+    *turnstile* and *known_manners*, the digests of the manners that are in the log. *cutoff* is
+    where a crash cut this one off.
     """
 
     def __init__(
@@ -73,11 +76,13 @@ class Exchange:
         inbound: Inbound,
         price_of: Callable[[str], Price | None],
         turnstile: Turnstile,
+        known_manners: set[bytes],
         cutoff: Cutoff | None = None,
     ) -> None:
         self.session = session
         self._router = router
         self._turnstile = turnstile
+        self._known_manners = known_manners
         self._inbound = inbound
         self._manner: Manner = session.manner(inbound.protocol)
         price = price_of(session.model or session.provider.model)
@@ -233,6 +238,7 @@ class Exchange:
                     self._counted(turn),
                 ),
                 remember(session, inbound, reply, "reply", completion_id),
+                *manner_rows(completion_id, self._manner, self._known_manners),
                 *attempt_rows(
                     completion_id, session, completion, blocks, refused=self._refuses(blocks)
                 ),
@@ -241,6 +247,7 @@ class Exchange:
         error = submitted.outcome.error
         if error is not None:
             raise StorageError(error.message, code=error.code, retryable=error.retryable)
+        self._known_manners.add(self._manner.digest)
         return Stored(submitted.event, completion, turn)
 
     def _refuses(self, blocks: Iterable[Block]) -> bool:
@@ -260,9 +267,10 @@ class Exchange:
         done = [await self._run(kept, block, refused=refused) for block in blocks]
         # Who is terminated leaves nothing behind that a new agent of its id would find.
         await anyio.lowlevel.checkpoint_if_cancelled()
+        told_each = results(done, self._manner.schemas, refused=refused)
         told = answers(
             done,
-            self._manner.schemas,
+            told_each,
             on_malformed=self._manner.agreement.on_malformed,
             refused=refused,
             provable=self._manner.has_nonce,
@@ -274,6 +282,7 @@ class Exchange:
             for fault in mended
         ]
         rows += [remember(self.session, self._inbound, each, "feedback") for each in told]
+        rows += correction_rows(completion_id, zip(done, told_each, strict=True), told)
         self._distrust(each.content for each in told if each.role == "tool")
         log_results(told)
         self.session.unsaved += rows

@@ -24,7 +24,7 @@ from ksi_daemon.providers.model import Message
 from ksi_daemon.security.provenance import Hold
 from ksi_daemon.services.completions.blocks import Block, Done
 
-__all__ = ["MAX_NAMES", "MAX_RESULT", "MAX_SNIPPET", "answers", "shown"]
+__all__ = ["MAX_NAMES", "MAX_RESULT", "MAX_SNIPPET", "answers", "results", "shown"]
 
 # Characters of one result that a model is shown; all of it is in the log.
 MAX_RESULT: Final = 20_000
@@ -48,9 +48,19 @@ _REFUSED: Final = "Not run: the reply holds something that is refused, so nothin
 _AGAIN: Final = "Nothing of your reply was run. Send the whole reply again, as it should be."
 
 
+def results(
+    done: Sequence[Done], schemas: Schemas, *, refused: bool = False
+) -> list[Message | None]:
+    """Return for each block the message of role tool that tells its result, None if it needs none.
+
+    *refused*: no block of the reply was run.
+    """
+    return [_result(each, schemas, refused=refused) for each in done]
+
+
 def answers(
     done: Sequence[Done],
-    schemas: Schemas,
+    told_each: Sequence[Message | None],
     *,
     on_malformed: OnMalformed,
     refused: bool = False,
@@ -58,12 +68,12 @@ def answers(
 ) -> list[Message]:
     """Return the messages that answer a reply's blocks, none if nothing needs an answer.
 
-    Each result is one of role tool, in the order of the calls; those of native calls come first.
+    First the results, *told_each*, in the order of the calls; those of native calls come first.
     All that is wrong with blocks in the text is one message of the user behind them. *refused*:
     no block of the reply was run. *provable*: the agent's next prompt has a key with which it can
     say that a call is its own.
     """
-    told = [message for each in done if (message := _result(each, schemas, refused=refused))]
+    told = [message for message in told_each if message is not None]
     parts = list(_corrections([each.block for each in done], on_malformed, provable=provable))
     if refused:
         parts.append(_AGAIN)

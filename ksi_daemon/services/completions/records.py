@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from ksi_daemon import extraction
-from ksi_daemon.conversation import Inbound, Session
+from ksi_daemon.conversation import Inbound, Manner, Session
 from ksi_daemon.events import ErrorInfo, Event, now
 from ksi_daemon.extraction import Extraction, Rejected
-from ksi_daemon.log import statements
+from ksi_daemon.log import attempts, statements
 from ksi_daemon.log.model import Attempt, MessageKind
 from ksi_daemon.providers.model import Completion, Message, Provider
-from ksi_daemon.services.completions.blocks import Block, Stored
+from ksi_daemon.services.completions.blocks import Block, Done, Stored
 from ksi_daemon.work import Statement
 
 __all__ = [
@@ -23,6 +23,8 @@ __all__ = [
     "block_id",
     "completion_data",
     "completion_row",
+    "correction_rows",
+    "manner_rows",
     "rejection",
     "remember",
     "stored",
@@ -113,6 +115,31 @@ def completion_row(
         extractor=extraction.EXTRACTOR_VERSION,
         counts=counts,
     )
+
+
+def manner_rows(completion_id: str, manner: Manner, known: Container[bytes]) -> list[Statement]:
+    """Return the rows that say how a completion is read; the manner itself unless it is *known*."""
+    rows = [attempts.read_by(completion_id, manner.digest)]
+    if manner.digest in known:
+        return rows
+    protocol, schemas = msgspec.json.encode(manner.protocol), msgspec.json.encode(manner.schemas)
+    return [attempts.manner(manner.digest, protocol, schemas, native=manner.native), *rows]
+
+
+def correction_rows(
+    completion_id: str, answered: Iterable[tuple[Done, Message | None]], told: Sequence[Message]
+) -> list[Statement]:
+    """Return what the agent is told of each call that went wrong.
+
+    *answered* are the blocks, each with the result that it has; what is wrong with blocks in text
+    is in the last message of *told*, that of the user.
+    """
+    said = told[-1].content if told and told[-1].role == "user" else None
+    return [
+        attempts.correction(completion_id, done.block.ordinal, text)
+        for done, result in answered
+        if done.went_wrong and (text := result.content if result is not None else said)
+    ]
 
 
 def attempt_rows(

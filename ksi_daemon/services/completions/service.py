@@ -61,6 +61,7 @@ class Completions:
         self._price_of = price_of
         self._provider_of = provider_of
         self._turnstile = Turnstile()
+        self._known_manners: set[bytes] = set()
         self._running: dict[str, Exchange] = {}
         self._asked: dict[str, anyio.CancelScope] = {}
 
@@ -71,7 +72,15 @@ class Completions:
 
         *cutoff* is where a crash cut it off. Rows of its last turn are left in the session.
         """
-        exchange = Exchange(self._router, session, inbound, self._price_of, self._turnstile, cutoff)
+        exchange = Exchange(
+            self._router,
+            session,
+            inbound,
+            self._price_of,
+            self._turnstile,
+            self._known_manners,
+            cutoff,
+        )
         self._running[session.agent_id] = exchange
         try:
             return await exchange.run()

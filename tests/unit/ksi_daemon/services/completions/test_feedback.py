@@ -10,7 +10,13 @@ from ksi_daemon.events import ErrorInfo
 from ksi_daemon.extraction import Call, Rejected, extract, protocol
 from ksi_daemon.providers.model import Message
 from ksi_daemon.services.completions.blocks import Block, Done
-from ksi_daemon.services.completions.feedback import MAX_RESULT, MAX_SNIPPET, answers, shown
+from ksi_daemon.services.completions.feedback import (
+    MAX_RESULT,
+    MAX_SNIPPET,
+    answers,
+    results,
+    shown,
+)
 
 SCHEMA = {
     "type": "object",
@@ -48,7 +54,8 @@ def broken() -> Rejected:
 
 
 def told(*done: Done, **settings: Any) -> list[Message]:
-    return answers(done, SCHEMAS, **{"on_malformed": "feedback", **settings})
+    told = results(done, SCHEMAS, refused=settings.get("refused", False))
+    return answers(done, told, **{"on_malformed": "feedback", **settings})
 
 
 def result(content: str, *, is_error: bool = False) -> Message:
