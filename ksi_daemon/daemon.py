@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from ksi_daemon.clock import Clock, SteadyClock
+from ksi_daemon.collector import collect_when_quiet, patient
 from ksi_daemon.config import CONFIG_EXIT, Settings
 from ksi_daemon.errors import KsiError, UsageError
 from ksi_daemon.events import ErrorInfo, Outcome
@@ -118,10 +119,12 @@ class Daemon:
             tasks.start_soon(house.rules.run)
             tasks.start_soon(house.timers.run)
             tasks.start_soon(house.plugins.watch)
+            tasks.start_soon(collect_when_quiet, router.counts.total)
             await house.server.start()
-            ready(settings.socket_path)
-            await self.stopping.wait()
-            await self._stop(router, house)
+            with patient():
+                ready(settings.socket_path)
+                await self.stopping.wait()
+                await self._stop(router, house)
             await house.pool.aclose()
             tasks.cancel_scope.cancel()
 

@@ -20,6 +20,7 @@ RANKS = {
     "errors": 0,
     "work": 1,
     "clock": 1,
+    "collector": 1,
     "moments": 1,
     "protocol": 1,
     "extraction": 1,

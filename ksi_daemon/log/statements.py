@@ -196,8 +196,8 @@ def completion(
 def completion_done(completion_id: str, counts: bytes | None = None) -> Statement:
     """Note that all calls of a completion have run, and the *counts* of its exchange by then."""
     return (
-        "UPDATE completions SET state = 'done', counts = ? WHERE id = ?",
-        (None if counts is None else counts.decode(), completion_id),
+        "UPDATE completions SET state = 'done', counts = ?2 WHERE id = ?1",
+        (completion_id, None if counts is None else counts.decode()),
     )
 
 
