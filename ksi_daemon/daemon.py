@@ -26,6 +26,7 @@ from ksi_daemon.events import ErrorInfo, Outcome
 from ksi_daemon.feed import Feed
 from ksi_daemon.files import FileStore
 from ksi_daemon.log import EventLog
+from ksi_daemon.log.inbox import Inbox
 from ksi_daemon.log.reader import LogReader
 from ksi_daemon.loop import LoopLimits, Price, agreement, price_list
 from ksi_daemon.plugins import Plugins
@@ -34,6 +35,7 @@ from ksi_daemon.providers.pool import ProviderPool
 from ksi_daemon.router import Limits, Router
 from ksi_daemon.services.agents import Agents, Defaults, FamilyLimits, Mailboxes
 from ksi_daemon.services.approvals import Approvals
+from ksi_daemon.services.attempts import Attempts
 from ksi_daemon.services.causes import Causes
 from ksi_daemon.services.completions import Completions
 from ksi_daemon.services.components import Components
@@ -202,6 +204,7 @@ class Daemon:
             agents,
             agents.reports,
             approvals,
+            Attempts(router, reader, Inbox(reader)),
             Causes(router, reader),
             completions,
             components,

@@ -305,8 +305,10 @@ class Router:
         self._journal.submit(work).add_done_callback(committed)
 
     def _dispatch(self, delivery: _Delivery) -> None:
-        first = delivery.handlers[0]
-        observed = first.effect == "observe" and delivery.submission.principal.operator
+        first, submission = delivery.handlers[0], delivery.submission
+        observed = first.effect == "observe" and submission.principal.operator
+        # What is to be committed together with an event needs the event.
+        observed = observed and not submission.statements
         if first.kind == "transaction":
             self._transact(delivery, first)
         elif not observed:

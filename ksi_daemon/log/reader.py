@@ -247,6 +247,10 @@ class LogReader:
         replies = await self._rows(completions, span)
         return await anyio.to_thread.run_sync(reliability_rows, group_by, counts, replies)
 
+    async def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a query of another room of the log; raise StorageError."""
+        return await self._rows(sql, values)
+
     async def stats(self) -> Stats:
         """Return what the log holds."""
         events: dict[str, dict[str, int]] = {}
