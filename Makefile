@@ -63,7 +63,8 @@ lock: $(VENV)/.test
 		--no-header --no-emit-index-url --no-emit-find-links --extra build \
 		pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
-		--no-header --no-emit-index-url --no-emit-find-links --extra build --extra mcp --extra test \
+		--no-header --no-emit-index-url --no-emit-find-links --extra build --extra mcp --extra open \
+		--extra parquet --extra test \
 		pyproject.toml -o tests/requirements.lock
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--no-header --no-emit-index-url --no-emit-find-links --extra bench --no-deps \

@@ -54,6 +54,8 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "help": Entry("Events", "discover", "Describe an event: its fields, an example."),
     "tail": Entry("Log", "log", "Follow the events as they happen."),
     "events": Entry("Log", "log", "Show events of the log."),
+    "export": Entry("Log", "export", "Write the log for other programs."),
+    "import": Entry("Log", "export", "Make a new log of what was exported."),
     "tree": Entry("Log", "stories", "Show a story: what caused what."),
     "why": Entry("Log", "stories", "Show why an event fired, and the text it was written in."),
     "reliability": Entry("Models", "reports", "Show how many calls of each model came to good."),
@@ -75,7 +77,7 @@ class Commands(click.Group):
         if entry is None:
             return None
         module = import_module(f"ksi_client.commands.{entry.module}")
-        command = getattr(module, cmd_name)
+        command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_", None)
         if not isinstance(command, click.Command):
             raise TypeError(f"{entry.module}.{cmd_name} is no command")
         return command

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.night import make_night
 
 # Absolute times are noise on a shared machine: what is slow is found by doubling, not by a clock.
 # `make test` tries the same examples each time; `make soak` looks for new ones.
@@ -62,3 +65,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # S002_40 is a source's case, K1 one of the daemon's; S1, D4, A5 are faults.
             kind = "conformance" if "_" in found[1] or found[1][0] == "K" else "faults"
             item.add_marker(kind)
+
+
+@pytest.fixture(scope="session")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log of ``tests.night``; it is for reading."""
+    path = tmp_path_factory.mktemp("night") / "events.db"
+    make_night(path)
+    return path

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ksi_daemon.log.model import EventFilter
+from ksi_daemon.log.rows import microseconds
 
 __all__ = ["condition", "is_narrow", "name_condition"]
 
@@ -59,6 +60,10 @@ def _conditions(wanted: EventFilter) -> Iterator[Condition]:
     ):
         if value is not None:
             yield f"{column} = ?", (value,)
+    if wanted.since is not None:
+        yield "e.ts >= ?", (microseconds(wanted.since),)
+    if wanted.until is not None:
+        yield "e.ts < ?", (microseconds(wanted.until),)
     if wanted.patterns:
         parts = [name_condition("e.name", pattern) for pattern in wanted.patterns]
         names = " OR ".join(sql for sql, _ in parts)

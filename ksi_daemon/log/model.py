@@ -125,7 +125,7 @@ class LoggedState(msgspec.Struct, frozen=True):
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which events: all given conditions hold. *patterns*: one of them matches the name.
 
-    *status* is the final one. *reverse* begins with the newest.
+    *status* is the final one. Times are of [since, until). *reverse* begins with the newest.
     """
 
     patterns: tuple[str, ...] = ()
@@ -135,6 +135,8 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     correlation_id: str | None = None
     completion_id: str | None = None
     status: Status | None = None
+    since: datetime | None = None
+    until: datetime | None = None
     limit: int = 100
     reverse: bool = False
 

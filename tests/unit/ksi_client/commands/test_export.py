@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ksi_client.cli import cli
+
+Ksi = Callable[..., Result]
+
+
+@pytest.fixture
+def ksi(night: Path) -> Ksi:
+    def run(*words: str, stdin: bytes | None = None) -> Result:
+        return CliRunner().invoke(cli, [words[0], *words[1:]], input=stdin)
+
+    return run
+
+
+def events(text: str) -> list[str]:
+    rows = [json.loads(line) for line in text.splitlines()]
+    return [row["name"] for row in rows if row["table"] == "events"]
+
+
+def test_json_lines_are_the_default(ksi: Ksi, night: Path) -> None:
+    result = ksi("export", "--log", str(night))
+    assert result.exit_code == 0
+    assert len(events(result.stdout)) == 26
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        pytest.param(["state:set"], ["state:set"], id="pattern"),
+        pytest.param(["no:*", "system:mark"], ["no:such", "system:mark"], id="patterns"),
+        pytest.param(["--agent", "bob", "agent:*"], ["agent:spawned"], id="agent"),
+        pytest.param(["--until", "1h"], [], id="until"),
+        pytest.param(["--since", "1h", "system:mark"], ["system:mark"], id="since"),
+        pytest.param(["--correlation", "none"], [], id="a story that is not there"),
+    ],
+)
+def test_filters(ksi: Ksi, night: Path, words: list[str], found: list[str]) -> None:
+    assert events(ksi("export", "--log", str(night), *words).stdout) == found
+
+
+@pytest.mark.parametrize(
+    ("form", "first"),
+    [
+        pytest.param("cloudevents", {"specversion": "1.0"}, id="cloudevents"),
+        pytest.param("otel", {"resourceSpans"}, id="otel"),
+        pytest.param("chrome", {"displayTimeUnit": "ms"}, id="chrome"),
+    ],
+)
+def test_formats(ksi: Ksi, night: Path, form: str, first: object) -> None:
+    text = ksi("export", "--log", str(night), "-f", form).stdout
+    found = json.loads(text if form == "chrome" else text.splitlines()[0])
+    assert first.items() <= found.items() if isinstance(first, dict) else first == set(found)
+
+
+def test_announcements_are_no_spans(ksi: Ksi, night: Path) -> None:
+    text = ksi("export", "--log", str(night), "-f", "otel").stdout
+    [scope] = json.loads(text)["resourceSpans"][0]["scopeSpans"]
+    names = [span["name"] for span in scope["spans"]]
+    assert "extraction:call" not in names
+    assert names.count("chat scripted") == 5
+    assert "execute_tool state:set" in names
+
+
+def test_parquet(ksi: Ksi, night: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    out = tmp_path / "night.parquet"
+    assert ksi("export", "--log", str(night), "-f", "parquet", "-o", str(out)).exit_code == 0
+    assert parquet.read_table(out).num_rows == 26
+
+
+def test_a_file_is_there_when_it_is_whole(ksi: Ksi, night: Path, tmp_path: Path) -> None:
+    out = tmp_path / "night.jsonl"
+    out.write_text("the last one")
+    broken = tmp_path / "broken.db"
+    data = night.read_bytes()
+    broken.write_bytes(data[: len(data) // 2])
+    result = ksi("export", "--log", str(broken), "-o", str(out))
+    assert (result.exit_code, out.read_text()) == (1, "the last one")
+    assert ksi("export", "--log", str(night), "-o", str(out)).exit_code == 0
+    assert len(events(out.read_text())) == 26
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir() if "db" not in path.name) == [out.name]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        pytest.param(["--log", "/none.db"], 1, "not_found: no log '/none.db'", id="no log"),
+        pytest.param(["-o", "/none/x"], 1, "cannot_write: cannot write '/none/x'", id="no place"),
+        pytest.param(["--to", "http://x"], 2, "are for -f otel", id="a collector of JSON lines"),
+        pytest.param(["--since", "noon"], 2, "'noon' is no time", id="no time"),
+        pytest.param(["-f", "xml"], 2, "'xml' is not one of", id="no format"),
+        pytest.param(
+            ["-f", "otel", "--to", "http://127.0.0.1:1", "-o", "x"], 2, "either --to", id="both"
+        ),
+    ],
+)
+def test_what_goes_wrong(ksi: Ksi, night: Path, words: list[str], code: int, message: str) -> None:
+    result = ksi("export", *(() if "--log" in words else ("--log", str(night))), *words)
+    assert result.exit_code == code
+    assert message in result.stderr
+
+
+def test_an_export_is_imported(ksi: Ksi, night: Path, tmp_path: Path) -> None:
+    exported = ksi("export", "--log", str(night)).stdout_bytes
+    var = tmp_path / "new"
+    result = ksi("import", "-", "--var", str(var), stdin=exported)
+    found = json.loads(result.stdout)
+    assert (found["log"], found["part"], found["events"]) == (str(var / "events.db"), False, 26)
+    again = ksi("export", "--var", str(var)).stdout_bytes
+    assert again.splitlines()[1:-1] == exported.splitlines()[1:-1]
+
+
+def test_import_says_which_line(ksi: Ksi, night: Path, tmp_path: Path) -> None:
+    lines = ksi("export", "--log", str(night)).stdout_bytes.splitlines(keepends=True)
+    lines[2] = b"garbage\n"
+    result = ksi("import", "-", "--to", str(tmp_path / "new.db"), stdin=b"".join(lines))
+    assert result.exit_code == 1
+    assert "error export_invalid: line 3: JSON is malformed" in result.stderr
+    assert list(tmp_path.iterdir()) == []
