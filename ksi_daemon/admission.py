@@ -7,7 +7,8 @@ forbids an event is raised; the router logs it as a refusal.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Container, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -16,7 +17,7 @@ from ksi_daemon import security
 from ksi_daemon.errors import ApprovalRequired, Denied, InvalidData, UnknownEvent
 from ksi_daemon.events import Event
 from ksi_daemon.registry import Handler, Registry
-from ksi_daemon.security import Principal
+from ksi_daemon.security import Permit, Principal, Right, Situation
 from ksi_daemon.submission import Submission
 from ksi_daemon.work import Statement
 
@@ -46,18 +47,24 @@ class Approver(Protocol):
 
 
 class Admitted(NamedTuple):
-    """Who handles an event, and its data as the first of them takes it."""
+    """Who handles an event, its data as the first of them takes it, and by which right it came."""
 
     handlers: tuple[Handler, ...]
     payload: Any
+    right: Right | None
 
 
 class Admission:
     """The checks, and the counts that they need."""
 
     def __init__(self, registry: Registry, limits: Limits) -> None:
-        # Set once, before anything is submitted: who is asked is a service that needs the router.
+        # Set once, before anything is submitted, by services that need the router: who is asked,
+        # who is whose child, and the row that keeps a use of a right with a budget.
         self.approver: Approver | None = None
+        self.children_of: Callable[[str], Container[str]] = lambda agent_id: ()
+        self.keep_use: Callable[[str], Statement] | None = None
+        # What was taken of each purse.
+        self.used: Counter[str] = Counter()
         self._registry = registry
         self._limits = limits
         self._roots: OrderedDict[str, int] = OrderedDict()
@@ -69,12 +76,51 @@ class Admission:
         handlers = self._registry.handlers(event.name)
         if not handlers:
             raise UnknownEvent(event.name, self.known_to(principal))
-        if not security.is_permitted(principal, event.name, handlers[0].effect):
-            raise Denied(f"{principal.source} may not emit {event.name!r}")
-        event.data = security.checked(event.data, principal, event=event.name, own=handlers[0].own)
+        permit = self._permit(event, principal, handlers[0])
+        event.data = _checked(event, principal, handlers[0])
+        if permit.filled:
+            event.data = security.with_fields(event.data, permit.filled)
         payload = decoded(handlers[0], event)
         self._check_approval(submission, event)
-        return Admitted(handlers, payload)
+        if permit.right is not None:
+            submission.statements += tuple(self._spend(permit.right))
+        return Admitted(handlers, payload, permit.right)
+
+    def _permit(self, event: Event, principal: Principal, handler: Handler) -> Permit:
+        return security.permit(
+            principal,
+            event.name,
+            handler.effect,
+            lambda: security.fields_of(_checked(event, principal, handler)),
+            self.situation(principal, event.correlation_id),
+            self.used,
+        )
+
+    def permits(self, principal: Principal, event: str, data: dict[str, Any]) -> bool:
+        """Say whether *principal* might submit *event* with *data* now."""
+        handlers = self._registry.handlers(event)
+        effect = handlers[0].effect if handlers else "observe"
+        at = self.situation(principal)
+        try:
+            security.permit(principal, event, effect, lambda: data, at, self.used)
+        except Denied:
+            return False
+        return True
+
+    def situation(self, principal: Principal, story: str | None = None) -> Situation:
+        """Return what the words of conditions mean for *principal* in *story*."""
+        return Situation(principal.agent_id or "", principal.parent, story, self.children_of)
+
+    def forget(self, family: str) -> None:
+        """Forget what was taken of the purses of a *family* that is no more."""
+        for purse in [each for each in self.used if each.startswith(f"{family}/")]:
+            del self.used[purse]
+
+    def _spend(self, right: Right) -> Iterator[Statement]:
+        for purse, _ in security.purses(right):
+            self.used[purse] += 1
+            if self.keep_use is not None:
+                yield self.keep_use(purse)
 
     def known_to(self, principal: Principal) -> list[str]:
         """Return the events that *principal* may submit, sorted by name."""
@@ -110,6 +156,10 @@ class Admission:
         approval_id, rows = self.approver.ask(event, principal)
         submission.statements += rows
         raise ApprovalRequired(event.name, approval_id)
+
+
+def _checked(event: Event, principal: Principal, handler: Handler) -> msgspec.Raw:
+    return security.checked(event.data, principal, event=event.name, own=handler.own)
 
 
 def decoded(handler: Handler, event: Event) -> Any:

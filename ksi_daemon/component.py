@@ -14,6 +14,7 @@ import msgspec
 
 from ksi_daemon import front_matter
 from ksi_daemon.errors import ComponentError, InvalidData, nearest
+from ksi_daemon.security import Grant
 
 __all__ = [
     "MAX_BYTES",
@@ -51,11 +52,11 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One file: its front matter's fields and its text.
 
     *extends*, *mixins* and *dependencies* name the components that it is made of (see
-    ``composition``). *variables* are the defaults of the placeholders; *allow* are the event
-    patterns that a profile grants, *ask* those of them that need a person's approval each
-    time, *deny* what it takes away. *script* is what the scripted provider says when the agent
-    has no other: the fields of a scripted provider object. *plain* are the stretches of the text
-    in which nothing is a placeholder. Fields that ksi does not know are left out.
+    ``composition``). *variables* are the defaults of the placeholders; *allow* are the rights
+    that a profile grants (``security.grants``), *ask* patterns of events that need a person's
+    approval each time, *deny* what it takes away. *script* is what the scripted provider says when
+    the agent has no other: the fields of a scripted provider object. *plain* are the stretches of
+    the text in which nothing is a placeholder. Fields that ksi does not know are left out.
     """
 
     name: str = ""
@@ -73,7 +74,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     protocol: str | dict[str, Any] | None = None
     tools: list[str] | None = None
     profile: str | None = None
-    allow: list[str] | None = None
+    allow: list[str | Grant] | None = None
     ask: list[str] = msgspec.field(default_factory=list)
     deny: list[str] = msgspec.field(default_factory=list)
     subscriptions: list[str] = msgspec.field(default_factory=list)

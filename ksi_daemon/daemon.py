@@ -27,6 +27,7 @@ from ksi_daemon.feed import Feed
 from ksi_daemon.files import FileStore
 from ksi_daemon.log import EventLog
 from ksi_daemon.log.inbox import Inbox
+from ksi_daemon.log.purses import purse_used
 from ksi_daemon.log.reader import LogReader
 from ksi_daemon.loop import LoopLimits, Price, agreement, price_list
 from ksi_daemon.plugins import Plugins
@@ -286,6 +287,8 @@ def _standing(
     timers = Timers(router, reader, agents.principal, clock)
     approvals = Approvals(router, reader, agents.principal)
     router.admission.approver = approvals
+    router.admission.children_of = agents.children
+    router.admission.keep_use = purse_used
     agents.on_end += [rules.forget, timers.forget, approvals.forget]
     return rules, timers, approvals
 

@@ -60,7 +60,7 @@ from ksi_daemon.events import (
 )
 from ksi_daemon.feed import Committed, Feed, Subscription
 from ksi_daemon.registry import Handler, Nothing, Notice, Registry, handles, plain
-from ksi_daemon.security import Principal
+from ksi_daemon.security import Principal, Right
 from ksi_daemon.submission import Channel, Submission, Submitted
 from ksi_daemon.work import Ended, Idempotency, Journal, Statement, Work
 
@@ -87,15 +87,17 @@ _encode: Final = msgspec.json.Encoder(enc_hook=plain).encode
 class Context:
     """What a handler knows besides its data: the event, who sent it, and the way back in."""
 
-    __slots__ = ("channel", "event", "principal", "router", "statements")
+    __slots__ = ("channel", "event", "principal", "right", "router", "statements")
 
     def __init__(
-        self, router: Router, event: Event, principal: Principal, channel: Channel | None
+        self, router: Router, event: Event, submission: Submission, right: Right | None = None
     ) -> None:
         self.router = router
         self.event = event
-        self.principal = principal
-        self.channel = channel
+        self.principal = submission.principal
+        self.channel = submission.channel
+        # By which right the event came, where one with conditions or a budget was needed.
+        self.right = right
         self.statements: list[Statement] = []
 
     @property
@@ -212,8 +214,9 @@ class Router:
         except KsiError as exc:
             self._record_refusal(submission, event, exc, reply)
             return reply
-        context = Context(self, event, submission.principal, submission.channel)
-        self._dispatch(_Delivery(submission, event, *admitted, context, reply))
+        context = Context(self, event, submission, admitted.right)
+        handlers, payload, _ = admitted
+        self._dispatch(_Delivery(submission, event, handlers, payload, context, reply))
         return reply
 
     async def record(self, *rows: Statement) -> None:
@@ -247,6 +250,10 @@ class Router:
     def known_to(self, principal: Principal) -> list[str]:
         """Return the events that *principal* may submit, sorted by name."""
         return self.admission.known_to(principal)
+
+    def permits(self, principal: Principal, event: str, data: dict[str, Any]) -> bool:
+        """Say whether *principal* might submit *event* with *data* now; nothing comes of it."""
+        return self.admission.permits(principal, event, data)
 
     def _record_notice(
         self, submission: Submission, event: Event, reply: asyncio.Future[Submitted]

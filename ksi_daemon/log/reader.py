@@ -196,6 +196,10 @@ class LogReader:
         """Return how many children and descendants agents have had, by the spawn's event."""
         return [(row[0], row[1], row[2]) for row in await self._rows(self._queries["spawns"])]
 
+    async def purses(self) -> dict[str, int]:
+        """Return how often rights with a budget were used, by their purses."""
+        return {row[0]: row[1] for row in await self._rows(self._queries["purses"])}
+
     async def rules(self) -> list[LoggedRule]:
         """Return the routing rules in the order in which they were made."""
         return [

@@ -16,6 +16,11 @@ def binding(principal: Principal, event: str, data: msgspec.Raw) -> bytes:
 
     The order of keys and the white space of *data* make no difference, anything else does.
     """
-    rights = (sorted(principal.allow), sorted(principal.ask), sorted(principal.deny))
+    allow = sorted(map(_encoded, principal.allow))
+    rights = (allow, sorted(principal.ask), sorted(principal.deny))
     told = (principal.source, event, msgspec.json.decode(data), rights)
-    return sha256(msgspec.json.encode(told, order="deterministic")).digest()
+    return sha256(_encoded(told).encode()).digest()
+
+
+def _encoded(value: object) -> str:
+    return msgspec.json.encode(value, order="deterministic").decode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from ksi_daemon.errors import Denied, InvalidData
 from ksi_daemon.security.principals import Principal
 
-__all__ = ["MAX_DEPTH", "checked", "storable"]
+__all__ = ["MAX_DEPTH", "checked", "fields_of", "storable", "with_fields"]
 
 # Deeper text makes JSON decoders, SQLite's json functions and readers of the log fail.
 MAX_DEPTH: Final = 64
@@ -43,6 +43,17 @@ def checked(data: msgspec.Raw, principal: Principal, *, event: str, own: str | N
     if own is not None and agent_id is not None and fields.setdefault(own, agent_id) != agent_id:
         raise Denied(f"{principal.source} may emit {event!r} about itself only")
     return msgspec.Raw(msgspec.json.encode(fields))
+
+
+def fields_of(data: msgspec.Raw) -> dict[str, Any]:
+    """Return the fields of *data*; raise InvalidData if it is no object."""
+    fields: dict[str, Any] = _decoded(bytes(data))
+    return fields
+
+
+def with_fields(data: msgspec.Raw, more: Mapping[str, Any]) -> msgspec.Raw:
+    """Return *data* with *more* fields."""
+    return msgspec.Raw(msgspec.json.encode({**fields_of(data), **more}))
 
 
 def storable(data: msgspec.Raw) -> msgspec.Raw:

@@ -6,6 +6,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from ksi_daemon.security.grants import Holding
+
 __all__ = ["SYSTEM", "Principal", "agent", "client", "handler", "stand_in"]
 
 
@@ -13,20 +15,23 @@ class Principal(msgspec.Struct, frozen=True):
     """Someone who submits events.
 
     *source* is what the log shows, *scope* within what an idempotency key is unique (a client
-    keeps its scope when it reconnects). *allow* are event patterns; an operator needs none. What
-    *deny* matches is not allowed after all, and of what *ask* matches each call needs a person's
-    approval. *human*: a person is at the other end, who can give it.
+    keeps its scope when it reconnects). *allow* are rights (``grants``); an operator needs none.
+    What *deny* matches is not allowed after all, and of what *ask* matches each call needs a
+    person's approval. *human*: a person is at the other end, who can give it. *parent* is the agent
+    that spawned an agent. *tainted*: the agent has read untrusted text.
     """
 
     kind: Literal["system", "client", "agent", "handler"]
     source: str
     scope: str
-    allow: tuple[str, ...] = ()
+    allow: tuple[Holding, ...] = ()
     agent_id: str | None = None
     operator: bool = False
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     human: bool = False
+    parent: str | None = None
+    tainted: bool = False
 
 
 SYSTEM: Final = Principal("system", "system", "system", operator=True)
@@ -39,11 +44,27 @@ def client(uid: int, connection: int, *, human: bool = False) -> Principal:
 
 
 def agent(
-    agent_id: str, allow: tuple[str, ...], ask: tuple[str, ...] = (), deny: tuple[str, ...] = ()
+    agent_id: str,
+    allow: tuple[Holding, ...],
+    ask: tuple[str, ...] = (),
+    deny: tuple[str, ...] = (),
+    *,
+    parent: str | None = None,
+    tainted: bool = False,
 ) -> Principal:
     """Return an agent that may emit the events that *allow* matches, as *ask* and *deny* say."""
     source = f"agent:{agent_id}"
-    return Principal("agent", source, source, allow, agent_id, ask=ask, deny=deny)
+    return Principal(
+        "agent",
+        source,
+        source,
+        allow,
+        agent_id,
+        ask=ask,
+        deny=deny,
+        parent=parent,
+        tainted=tainted,
+    )
 
 
 def handler(name: str, cause: Principal) -> Principal:

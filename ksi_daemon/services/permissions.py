@@ -7,10 +7,12 @@ from typing import Any, Final
 
 import msgspec
 
+from ksi_daemon import security
 from ksi_daemon.component import Component
 from ksi_daemon.errors import ComponentError, NotFound
 from ksi_daemon.router import Context, Nothing, Router, handles
 from ksi_daemon.security import Principal, must_ask
+from ksi_daemon.security.grants import shown
 
 __all__ = ["Permissions"]
 
@@ -67,19 +69,22 @@ class Permissions:
             known = [each.removeprefix(_FOLDER) for each in self._names()]
             raise NotFound("profile", data.name, known)
         profile = self._load(name, False)
-        allow = (*(profile.allow or ()), *profile.ask)
-        holder = Principal(
-            "agent", "agent", "agent", allow, ask=tuple(profile.ask), deny=tuple(profile.deny)
-        )
+        allow = security.as_rights((*(profile.allow or ()), *profile.ask))
+        holder = security.agent("any", allow, tuple(profile.ask), tuple(profile.deny))
         return _shown(name, profile) | self._events(holder)
 
     @handles("permission:get_agent", effect="observe", example={"agent_id": "greeter"})
     def get_agent(self, data: Which, ctx: Context) -> dict[str, Any]:
-        """Tell what an agent may emit, what it must ask for, and by which patterns."""
+        """Tell what an agent may emit, what it must ask for, and by which rights."""
         principal = self._principal_of(data.agent_id)
         if principal is None:
             raise NotFound("agent", data.agent_id)
-        rights = {"allow": principal.allow, "ask": principal.ask, "deny": principal.deny}
+        used = self._router.admission.used
+        rights = {
+            "allow": [shown(each, used) for each in principal.allow],
+            "ask": principal.ask,
+            "deny": principal.deny,
+        }
         return {"agent_id": data.agent_id, **rights} | self._events(principal)
 
     def _events(self, principal: Principal) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from ksi_daemon import router
+from ksi_daemon.security import Permit
 from ksi_daemon.services.completions import blocks
 from ksi_daemon.testing import Peer, connected, running_daemon, short_directory
 
@@ -208,8 +209,8 @@ def nothing_held(calls: Any, guard: Any) -> tuple[None, ...]:
     return (None,) * len(calls)
 
 
-def all_permitted(principal: Any, event: str, effect: Any) -> bool:
-    return True
+def all_permitted(*asked: Any) -> Permit:
+    return Permit(None, {})
 
 
 def unchecked(data: msgspec.Raw, principal: Any, **which: Any) -> msgspec.Raw:
@@ -220,9 +221,7 @@ def unchecked(data: msgspec.Raw, principal: Any, **which: Any) -> msgspec.Raw:
     ("module", "name", "broken", "row"),
     [
         pytest.param(blocks, "holds", nothing_held, "word for word", id="the echo guard"),
-        pytest.param(
-            router.security, "is_permitted", all_permitted, "delete", id="the capabilities"
-        ),
+        pytest.param(router.security, "permit", all_permitted, "delete", id="the capabilities"),
         pytest.param(
             router.security, "checked", unchecked, "a result for another", id="who one speaks for"
         ),

@@ -8,21 +8,25 @@ table: it gets no further than the socket (tests/unit/ksi_daemon/transports/test
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ksi_daemon import router as router_module
 from ksi_daemon import security
 from ksi_daemon.component import Component
+from ksi_daemon.errors import Denied
 from ksi_daemon.registry import tool
 from ksi_daemon.router import Router, Submission
-from ksi_daemon.security import Effect, Principal
+from ksi_daemon.security import Effect, Grant, Principal, capabilities
+from ksi_daemon.security.capabilities import Delegated
+from ksi_daemon.security.conditions import Bound
+from ksi_daemon.services.agents.rights import endowed
 from ksi_daemon.services.agents.spec import Defaults, Spawn, bounded, make_spec, principal_of
 from ksi_daemon.testing import connected, running_daemon, running_router, short_directory
 
@@ -50,13 +54,13 @@ def committed() -> list[tuple[str, ...]]:
 
 def principals(event: str, admin: Iterable[str]) -> list[Principal]:
     pattern = event.partition(":")[0] + ":*"
-    missing = security.not_covered([event], (pattern,), frozenset(admin))
+    wide = security.agent("wide", (pattern,))
     return [
         security.client(1000, 1),
         security.agent("bare", ()),
-        security.agent("wide", (pattern,)),
+        wide,
         security.agent("named", (event,)),
-        security.agent("child", () if missing else (event,)),
+        security.agent("child", security.delegated([event], wide, frozenset(admin)).rights),
     ]
 
 
@@ -98,72 +102,166 @@ async def test_what_is_not_registered_is_nobodys_and_tells_no_names() -> None:
             assert ("vault:open" in f"{error.message} {error.hint}") == bool(principal.allow)
 
 
-def all_permitted(principal: Principal, event: str, effect: Effect) -> bool:
-    return True
+def all_permitted(*asked: Any) -> security.Permit:
+    return security.Permit(None, {})
 
 
-def all_covered(asked: Any, granted: Any, admin: Any = ()) -> list[str]:
-    return []
+def all_delegated(asked: list[str], giver: Any, admin: Any = ()) -> Delegated:
+    return Delegated(tuple(asked), [])
 
 
-def patterns_reach_all(principal: Principal, event: str, effect: Effect) -> bool:
-    return security.permitted(principal, [(event, "write")]) != [] or principal.operator
+REACHING: Final = capabilities.reaching
+
+
+def patterns_reach_all(principal: Principal, event: str, effect: Effect) -> Iterable[Any]:
+    return REACHING(principal, event, "write")
 
 
 @pytest.mark.parametrize(
-    ("name", "broken"),
+    ("module", "name", "broken"),
     [
-        ("is_permitted", all_permitted),
-        ("is_permitted", patterns_reach_all),
-        ("not_covered", all_covered),
+        (security, "permit", all_permitted),
+        (capabilities, "reaching", patterns_reach_all),
+        (security, "delegated", all_delegated),
     ],
     ids=["everything is permitted", "patterns reach admin events", "everything is covered"],
 )
 async def test_the_table_finds_a_check_that_is_gone(
-    monkeypatch: pytest.MonkeyPatch, name: str, broken: Callable[..., Any]
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, broken: Callable[..., Any]
 ) -> None:
     events = await registered()
-    monkeypatch.setattr(router_module.security, name, broken)
+    monkeypatch.setattr(module, name, broken)
     assert await judged(events) != committed()
 
 
-# Few names, so that what one is granted is often what another is denied.
-words = st.sampled_from(["a:a", "a:b", "b:a", "a:*", "b:*", "*:a", "*", "a:a*"])
-patterns = st.lists(words, max_size=3).map(tuple)
-rights = st.tuples(patterns, patterns, patterns)
-names = st.sampled_from(["a:a", "a:b", "b:a", "agent:status"])
-effects: st.SearchStrategy[Effect] = st.sampled_from(["observe", "write", "spawn", "admin"])
+# Few names and values, so that what one is granted is often what another is denied.
+PATTERNS: Final = ("a:a", "a:b", "b:a", "a:*", "b:*", "*:a", "*", "a:a*", "agent:spawn")
+AGENTS: Final = ("root", "kid0", "kid1", "kid2", "kid3")
+terms = st.sampled_from(
+    (
+        *("self", "parent", "children", "story", "x", "root", "kid0", 1, None),
+        *(Bound(prefix="{self}/"), Bound(prefix="kid"), Bound(equals="self")),
+        Bound(children_of="root"),
+    )
+)
+conditions = terms | st.lists(terms, min_size=1, max_size=2).map(tuple)
+wheres = st.dictionaries(st.sampled_from(("f", "g", "component")), conditions, max_size=2)
+narrow = st.builds(
+    Grant,
+    event=st.sampled_from(PATTERNS),
+    where=wheres,
+    budget=st.none() | st.integers(1, 2),
+    delegable=st.booleans() | st.integers(1, 2),
+    tainted=st.booleans(),
+)
+templates = st.builds(
+    Grant,
+    event=st.just("agent:spawn"),
+    where=st.just({"component": "x"}),
+    delegable=st.booleans() | st.integers(1, 2),
+    template=st.just(True),
+)
+grants = narrow | templates
+entries = st.lists(st.sampled_from(PATTERNS) | grants, max_size=4).map(tuple)
+patterns = st.lists(st.sampled_from(PATTERNS), max_size=2).map(tuple)
+rights = st.tuples(entries, patterns, patterns)
+values = st.sampled_from(("root", "kid0", "kid1", "kid0/x", "kid0/../x", "x", "s", "self", 1, None))
+datas = st.dictionaries(
+    st.sampled_from(("f", "g", "component")), values | st.lists(values, max_size=2)
+)
+events = st.sampled_from(("a:a", "a:b", "b:a", "agent:spawn", "agent:status"))
+effects: st.SearchStrategy[Effect] = st.sampled_from(["observe", "egress", "spawn", "admin"])
 
 
-def decision(principal: Principal, event: str, effect: Effect) -> int:
-    """Return 0 for denied, 1 for asks, 2 for allowed."""
-    if not security.is_permitted(principal, event, effect):
-        return 0
-    return 1 if security.must_ask(principal, event) else 2
+class Call(NamedTuple):
+    """An event as it might be submitted by anybody of a tree."""
+
+    event: str
+    effect: Effect
+    data: dict[str, Any]
+    tainted: bool
 
 
-def child_of(parent: Principal, wanted: tuple[tuple[str, ...], ...], admin: set[str]) -> Principal:
-    """Return the child that *parent* gets, or one without rights where it is refused."""
-    allow, ask, deny = wanted
-    asked = Spawn(agent_id="kid", system="x", allow=allow, ask=ask, deny=deny)
-    component = Component(name="x", provider="scripted", script={"replies": []})
-    spec = make_spec(asked, "kid", component, (), Defaults(), None)
-    spec = bounded(spec, asked, Component(name="p"), parent)
-    if security.not_covered(spec.allow, parent.allow, admin):
-        spec = msgspec.structs.replace(spec, allow=())
-    return principal_of(spec)
+calls = st.builds(Call, events, effects, datas, st.booleans())
+
+
+class Tree:
+    """Agents that were spawned by each other, and what was taken of their purses."""
+
+    def __init__(self, wanted: tuple[Any, ...]) -> None:
+        self.used: Counter[str] = Counter()
+        self.parents: dict[str, str] = {}
+        allow, ask, deny = wanted
+        allow = (*security.as_rights(allow), *ask)
+        self.principals = {"root": security.agent("root", security.held(allow, "root"), ask, deny)}
+
+    def spawn(self, parent: str, wanted: tuple[Any, ...], admin: set[str]) -> None:
+        """Have *parent* spawn a child, with none of its rights if they are refused."""
+        name, giver = f"kid{len(self.parents)}", self.principals[parent]
+        allow, ask, deny = wanted
+        asked = Spawn(agent_id=name, system="x", allow=allow, ask=ask, deny=deny)
+        component = Component(name="x", provider="scripted", script={"replies": []})
+        spec = make_spec(asked, name, component, (), Defaults(), parent)
+        spec = bounded(spec, asked, Component(name="p"), giver)
+        try:
+            spec = endowed(spec, asked, giver, None, admin)
+        except Denied:
+            spec = msgspec.structs.replace(spec, allow=())
+        spec = msgspec.structs.replace(spec, allow=security.held(spec.allow, name))
+        self.parents[name] = parent
+        self.principals[name] = principal_of(spec)
+
+    def permit(self, name: str, call: Call) -> security.Permit | None:
+        """Return by which right the agent *name* may do *call*, None if by none."""
+        principal = msgspec.structs.replace(self.principals[name], tainted=call.tainted)
+        at = security.Situation(name, self.parents.get(name), "s", self._children)
+        try:
+            return security.permit(
+                principal, call.event, call.effect, lambda: call.data, at, self.used
+            )
+        except Denied:
+            return None
+
+    def do(self, name: str, call: Call) -> None:
+        """Have an agent do *call*, if it may."""
+        permit = self.permit(name, call)
+        if permit is not None and permit.right is not None:
+            self.used.update(purse for purse, _ in security.purses(permit.right))
+
+    def must_ask(self, name: str, event: str) -> bool:
+        return security.must_ask(self.principals[name], event)
+
+    def _children(self, parent: str) -> list[str]:
+        return [name for name, each in self.parents.items() if each == parent]
 
 
 @settings(max_examples=1_000)
-@given(root=rights, wanted=st.lists(rights, min_size=1, max_size=4), event=names, effect=effects)
+@given(
+    root=rights,
+    spawns=st.lists(st.tuples(st.integers(0, 9), rights), min_size=1, max_size=4),
+    done=st.lists(st.tuples(st.sampled_from(AGENTS), calls), max_size=6),
+    call=calls,
+)
 def test_down_a_tree_nobody_may_more_than_who_spawned_it(
-    root: tuple[tuple[str, ...], ...],
-    wanted: list[tuple[tuple[str, ...], ...]],
-    event: str,
-    effect: Effect,
+    root: tuple[Any, ...],
+    spawns: list[tuple[int, tuple[Any, ...]]],
+    done: list[tuple[str, Call]],
+    call: Call,
 ) -> None:
-    parent = security.agent("root", *root)
-    for each in wanted:
-        child = child_of(parent, each, {event} if effect == "admin" else set())
-        assert decision(child, event, effect) <= decision(parent, event, effect)
-        parent = child
+    tree = Tree(root)
+    admin = {call.event} if call.effect == "admin" else set()
+    for at, wanted in spawns:
+        tree.spawn([*tree.principals][at % len(tree.principals)], wanted, admin)
+    for name, each in done:
+        if name in tree.principals:
+            tree.do(name, each)
+    for name, parent in tree.parents.items():
+        permit = tree.permit(name, call)
+        if permit is None:
+            continue
+        # As it is logged, with what its right has filled in.
+        given = tree.permit(parent, call._replace(data={**call.data, **permit.filled}))
+        assert given is not None, (name, tree.principals[name], tree.principals[parent])
+        assert tree.must_ask(name, call.event) >= tree.must_ask(parent, call.event)
+        for purse, size in security.purses(given.right) if given.right else ():
+            assert tree.used[purse] < size

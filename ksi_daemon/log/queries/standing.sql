@@ -10,6 +10,10 @@ SELECT name, spec, agent_id, event_id, due, fires FROM timers ORDER BY due, name
 -- How many children and descendants agents have had, by the event that spawned them.
 SELECT spawn_id, children, descendants FROM spawns;
 
+-- name: purses
+-- How often rights with a budget were used.
+SELECT purse, used FROM purses;
+
 -- name: said
 -- What living agents said last of themselves.
 SELECT agent_id, said FROM agents WHERE state = 'active' AND length(said) > 2;

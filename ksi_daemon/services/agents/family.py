@@ -16,6 +16,7 @@ from ksi_daemon.component import Limits
 from ksi_daemon.errors import Denied
 from ksi_daemon.log import statements
 from ksi_daemon.loop import LoopLimits
+from ksi_daemon.security import held
 from ksi_daemon.services.agents.spec import Spec, loop_limits
 from ksi_daemon.work import Statement
 
@@ -39,6 +40,7 @@ class Families:
         self._children: Counter[str] = Counter()  # by spawn_id
         self._descendants: Counter[str] = Counter()  # by root_id
         self._living: Counter[str] = Counter()  # by root_id
+        self._named: dict[str, set[str]] = {}  # the living children, by the parent's spawn_id
 
     def restore(self, counts: Iterable[tuple[str, int, int]], living: Container[str]) -> None:
         """Take in what earlier runs counted, for those who are *living* by their spawn_id."""
@@ -61,6 +63,8 @@ class Families:
     def begin(self, spec: Spec) -> None:
         """Count an agent as living."""
         self._living[spec.root_id] += 1
+        if spec.parent_spawn_id:
+            self._named.setdefault(spec.parent_spawn_id, set()).add(spec.agent_id)
 
     def add(self, parent: Spec) -> list[Statement]:
         """Count a child of *parent*; return the rows that keep the count."""
@@ -68,13 +72,21 @@ class Families:
         self._descendants[parent.root_id] += 1
         return statements.spawned(parent.spawn_id, parent.root_id)
 
-    def end(self, spec: Spec) -> None:
-        """Forget the counts that nobody can ask for any more."""
+    def end(self, spec: Spec) -> bool:
+        """Forget the counts that nobody can ask for any more; say whether the family has ended."""
         del self._children[spec.spawn_id]
+        self._named.pop(spec.spawn_id, None)
+        self._named.get(spec.parent_spawn_id, set()).discard(spec.agent_id)
         self._living[spec.root_id] -= 1
-        if not self._living[spec.root_id]:
-            del self._living[spec.root_id]
-            del self._descendants[spec.root_id]
+        if self._living[spec.root_id]:
+            return False
+        del self._living[spec.root_id]
+        del self._descendants[spec.root_id]
+        return True
+
+    def children(self, parent: Spec) -> Container[str]:
+        """Return the ids of the living children of *parent*."""
+        return self._named.get(parent.spawn_id, ())
 
 
 def adopted(spec: Spec, parent: Spec | None, spawn_id: str, defaults: LoopLimits) -> Spec:
@@ -83,12 +95,14 @@ def adopted(spec: Spec, parent: Spec | None, spawn_id: str, defaults: LoopLimits
     *spawn_id* is the id of the event that brings it to life. A child may use up no more than its
     parent may.
     """
+    root_id = spawn_id if parent is None else parent.root_id
+    spec = msgspec.structs.replace(
+        spec, spawn_id=spawn_id, root_id=root_id, allow=held(spec.allow, f"{root_id}/{spawn_id}")
+    )
     if parent is None:
-        return msgspec.structs.replace(spec, spawn_id=spawn_id, root_id=spawn_id)
+        return spec
     return msgspec.structs.replace(
         spec,
-        spawn_id=spawn_id,
-        root_id=parent.root_id,
         parent_spawn_id=parent.spawn_id,
         depth=parent.depth + 1,
         limits=shrunk(spec.limits, loop_limits(parent.limits, defaults)),

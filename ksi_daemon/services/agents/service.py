@@ -21,6 +21,7 @@ from ksi_daemon.conversation import Answer, Inbound
 from ksi_daemon.errors import Conflict, Denied, InvalidData, NotFound, StorageError
 from ksi_daemon.events import Event, matches, now
 from ksi_daemon.log import statements
+from ksi_daemon.log.purses import purses_gone
 from ksi_daemon.loop import agreement, overridden
 from ksi_daemon.router import (
     Context,
@@ -33,12 +34,13 @@ from ksi_daemon.router import (
     handles,
     new_id,
 )
-from ksi_daemon.security import SYSTEM, Principal, is_permitted, not_covered
+from ksi_daemon.security import SYSTEM, Principal
 from ksi_daemon.services.agents.agent import Agent, Reply
 from ksi_daemon.services.agents.family import Families, FamilyLimits, adopted
 from ksi_daemon.services.agents.mailboxes import Mailboxes, unheard
 from ksi_daemon.services.agents.replies import answer_data, asker_of, reply_text
 from ksi_daemon.services.agents.reports import Reports
+from ksi_daemon.services.agents.rights import endowed, rechecked
 from ksi_daemon.services.agents.spec import Defaults, Spawn, Spec, bounded, make_spec, principal_of
 from ksi_daemon.work import Statement
 
@@ -183,7 +185,7 @@ class Agents:
     async def update(self, data: Update, ctx: Context) -> dict[str, Any]:
         """Change which events a living agent hears."""
         agent = self._existing(data.agent_id)
-        if not is_permitted(ctx.principal, "monitor:subscribe", "observe"):
+        if not self._may_hear(ctx.principal, data.subscriptions):
             raise Denied(f"{ctx.principal.source} may not listen: it lacks 'monitor:subscribe'")
         spec = msgspec.structs.replace(agent.spec, subscriptions=data.subscriptions)
         await self._router.record(
@@ -246,7 +248,7 @@ class Agents:
     async def restore(self) -> int:
         """Bring back the agents that lived, go on with what was cut off; return how many."""
         for raw in await self._mailboxes.reader.agents():
-            agent = Agent(msgspec.json.decode(raw, type=Spec))
+            agent = Agent(self._restored(msgspec.json.decode(raw, type=Spec)))
             self._agents[agent.spec.agent_id] = agent
             self._families.begin(agent.spec)
             self._begin(agent)
@@ -255,10 +257,18 @@ class Agents:
             self._agents[agent_id].said = msgspec.json.decode(said)
         living = {agent.spec.spawn_id for agent in self._agents.values()}
         self._families.restore(await self._mailboxes.reader.spawns(), living)
+        self._router.admission.used.update(await self._mailboxes.reader.purses())
         for pending in await self._mailboxes.reader.pending_messages():
             agent = self._agents[pending.agent_id]
             await self._mailboxes.requeue(agent, pending, self._replying)
         return len(self._agents)
+
+    def _restored(self, spec: Spec) -> Spec:
+        """Return *spec* with no right that its parent, which was restored before it, has not."""
+        parent = self._agents.get(spec.parent or "")
+        if parent is None or parent.spec.spawn_id != spec.parent_spawn_id:
+            return spec
+        return rechecked(spec, parent.spec, self._admin_events())
 
     def _replying(self, agent: Agent, cause: Event) -> Reply | None:
         """Return how the answer of *agent* gets to the agent that asked in *cause*, if one did."""
@@ -318,23 +328,26 @@ class Agents:
         rights = self._load_component(f"profiles/{profile}", False)
         grant = tuple(rights.allow or ())
         spec = make_spec(data, agent_id, component, grant, self._defaults, ctx.agent_id)
-        spec = bounded(spec, data, rights, ctx.principal)
-        if not ctx.principal.operator:
-            self._check_rights(data, spec, ctx.principal)
+        spawner = ctx.principal
+        spec = bounded(spec, data, rights, spawner)
+        if not spawner.operator:
+            if data.subscriptions and not self._may_hear(spawner, data.subscriptions):
+                raise Denied(f"{spawner.source} may not have others listen: it may not itself")
+            spec = endowed(spec, data, spawner, ctx.right, self._admin_events())
         self._check_provider(spec.provider)
         return adopted(spec, parent, ctx.event.id, self._defaults.limits)
 
-    def _check_rights(self, data: Spawn, spec: Spec, spawner: Principal) -> None:
-        """Raise Denied for what an agent, or a handler for it, may not give to a new one."""
-        if isinstance(data.provider, dict):
-            raise Denied("an agent may not choose a provider object")
+    def _may_hear(self, principal: Principal, patterns: tuple[str, ...]) -> bool:
         # Who listens reads what monitor:subscribe would show.
-        if data.subscriptions and not is_permitted(spawner, "monitor:subscribe", "observe"):
-            raise Denied(f"{spawner.source} may not have others listen: it may not itself")
-        admin = {each.event for each in self._router.registry.first() if each.effect == "admin"}
-        missing = not_covered(spec.allow, spawner.allow, admin)
-        if missing:
-            raise Denied(f"{spawner.source} may not grant {missing[0]!r}: it has no such right")
+        return self._router.permits(principal, "monitor:subscribe", {"patterns": [*patterns]})
+
+    def _admin_events(self) -> set[str]:
+        return {each.event for each in self._router.registry.first() if each.effect == "admin"}
+
+    def children(self, agent_id: str) -> Container[str]:
+        """Return the ids of the living children of the living agent *agent_id*."""
+        agent = self._agents.get(agent_id)
+        return () if agent is None else self._families.children(agent.spec)
 
     def _component(self, data: Spawn, *, may_be_path: bool) -> Component:
         if data.component is not None:
@@ -361,7 +374,10 @@ class Agents:
         agent.terminated = True
         agent.unsubscribe()
         agent_id = agent.spec.agent_id
-        self._families.end(agent.spec)
+        rows = statements.agent_terminated(agent_id, now())
+        if self._families.end(agent.spec):
+            self._router.admission.forget(agent.spec.root_id)
+            rows.append(purses_gone(agent.spec.root_id))
         self._mailboxes.exchanges.stop(agent_id, "terminated")
         for told in self.on_end:
             told(agent_id)
@@ -371,7 +387,7 @@ class Agents:
             {"agent_id": agent_id},
             cause=ctx.event,
             agent_id=agent_id,
-            statements=statements.agent_terminated(agent_id, now()),
+            statements=rows,
         )
 
     def _existing(self, agent_id: str) -> Agent:

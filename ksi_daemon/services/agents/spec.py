@@ -16,7 +16,16 @@ import msgspec
 from ksi_daemon.component import Component, Limits, render
 from ksi_daemon.errors import InvalidData
 from ksi_daemon.loop import LoopLimits, agreement
-from ksi_daemon.security import Principal, agent
+from ksi_daemon.security import (
+    Entry,
+    Grant,
+    Holding,
+    Principal,
+    agent,
+    as_rights,
+    check_grants,
+    distinct,
+)
 
 __all__ = [
     "AGENT_ID",
@@ -31,6 +40,7 @@ __all__ = [
 
 AGENT_ID: Final = re.compile(r"[a-z0-9_][a-z0-9_-]{0,63}")
 Patterns = Annotated[tuple[str, ...], msgspec.Meta(max_length=256)]
+Grants = Annotated[tuple[str | Grant, ...], msgspec.Meta(max_length=256)]
 
 
 class Spawn(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,7 +49,8 @@ class Spawn(msgspec.Struct, forbid_unknown_fields=True):
     *component* names its file, or *system* is its system prompt. *prompt* is its first message;
     without it no model is called. *provider* is a provider object or the name of its type.
     *tools* are those that it is told of and may call; with them it has the rights of a *profile*
-    only if one is named. *allow* are event patterns that it may emit, in place of the profile's.
+    only if one is named. *allow* are the rights that it has in place of the profile's: patterns,
+    or what is narrower (``security.grants``).
     *ask* are patterns that it may emit when a person has approved, each time; *deny* what it may
     not. *report*: what it says as its result comes to the agent that spawned it, as a message.
     """
@@ -52,7 +63,7 @@ class Spawn(msgspec.Struct, forbid_unknown_fields=True):
     provider: str | dict[str, Any] | None = None
     protocol: str | dict[str, Any] | None = None
     tools: Patterns | None = None
-    allow: Patterns | None = None
+    allow: Grants | None = None
     ask: Patterns | None = None
     deny: Patterns | None = None
     profile: str | None = None
@@ -67,6 +78,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     *spawn_id* is the event that brought it to life, which is nobody else's; ids of agents are
     used again. *root_id* is that of the first of its family, *depth* the generations since.
+    *template*: its rights are those of its component, and need not be its parent's.
     """
 
     agent_id: str
@@ -76,7 +88,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     protocol: str | dict[str, Any]
     tools: tuple[str, ...] | None
-    allow: tuple[str, ...]
+    allow: tuple[Holding, ...]
     profile: str
     subscriptions: tuple[str, ...]
     limits: Limits
@@ -88,6 +100,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     depth: int = 0
+    template: bool = False
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +116,7 @@ def make_spec(
     asked: Spawn,
     agent_id: str,
     component: Component,
-    grant: tuple[str, ...],
+    grant: tuple[Entry, ...],
     defaults: Defaults,
     parent: str | None,
 ) -> Spec:
@@ -148,7 +161,7 @@ def bounded(spec: Spec, asked: Spawn, profile: Component, spawner: Principal) ->
     deny = (*profile.deny, *(asked.deny or ()), *spawner.deny)
     return msgspec.structs.replace(
         spec,
-        allow=tuple(dict.fromkeys((*spec.allow, *ask))),
+        allow=distinct((*spec.allow, *ask)),
         ask=tuple(dict.fromkeys((*ask, *spawner.ask))),
         deny=tuple(dict.fromkeys(deny)),
     )
@@ -156,7 +169,7 @@ def bounded(spec: Spec, asked: Spawn, profile: Component, spawner: Principal) ->
 
 def principal_of(spec: Spec) -> Principal:
     """Return who an agent of *spec* is to the router."""
-    return agent(spec.agent_id, spec.allow, spec.ask, spec.deny)
+    return agent(spec.agent_id, spec.allow, spec.ask, spec.deny, parent=spec.parent)
 
 
 def loop_limits(limits: Limits, defaults: LoopLimits) -> LoopLimits:
@@ -173,12 +186,13 @@ def loop_limits(limits: Limits, defaults: LoopLimits) -> LoopLimits:
 
 
 def _allow(
-    asked: Spawn, component: Component, tools: tuple[str, ...] | None, grant: tuple[str, ...]
-) -> tuple[str, ...]:
+    asked: Spawn, component: Component, tools: tuple[str, ...] | None, grant: tuple[Entry, ...]
+) -> tuple[Holding, ...]:
     """Return what the agent may emit. Naming tools means these and no default."""
     named = asked.profile or component.profile
-    patterns = asked.allow if asked.allow is not None else grant if named or tools is None else ()
-    return tuple(dict.fromkeys((*patterns, *(tools or ()))))
+    entries = asked.allow if asked.allow is not None else grant if named or tools is None else ()
+    check_grants(entries)
+    return as_rights((*entries, *(tools or ())))
 
 
 def _provider(asked: Spawn, component: Component, defaults: Defaults) -> dict[str, Any]:

@@ -24,7 +24,8 @@ from ksi_daemon.extraction.dialects import DIALECTS
 from ksi_daemon.loop import agreement
 from ksi_daemon.providers import scripted
 from ksi_daemon.registry import Registry
-from ksi_daemon.security import agent, is_permitted
+from ksi_daemon.security import agent, as_rights, check_grants, is_permitted
+from ksi_daemon.security.grants import pattern_of
 
 __all__ = ["MAX_PROBLEMS", "TAUGHT", "Problem", "problems"]
 
@@ -90,6 +91,7 @@ def _problems(
     yield from _unset_variables(composed)
     yield from _bad_protocol(component)
     yield from _bad_script(component)
+    yield from _bad_grants(component)
     yield from _unknown_patterns(component, known)
     yield from _unknown_names(component, known)
     yield from _bad_examples(component)
@@ -129,9 +131,16 @@ def _bad_script(component: Component) -> Iterator[Problem]:
         yield Problem("bad_script", f"script: {exc}", component.name)
 
 
+def _bad_grants(component: Component) -> Iterator[Problem]:
+    try:
+        check_grants(component.allow or ())
+    except KsiError as exc:
+        yield _problem(exc, component.name)
+
+
 def _unknown_patterns(component: Component, known: set[str]) -> Iterator[Problem]:
     for field in ("tools", "subscriptions", "allow", "ask", "deny"):
-        for pattern in getattr(component, field) or ():
+        for pattern in map(pattern_of, getattr(component, field) or ()):
             if not any(matches(pattern, event) for event in known):
                 yield _unknown_event(pattern, known, component.name, f"{field}: ")
 
@@ -194,7 +203,7 @@ def _denied_calls(
     except KsiError as exc:
         yield _problem(exc, component.name)
         return
-    principal = agent("agent", (*(granted or ()), *(composed.tools or ())))
+    principal = agent("agent", as_rights((*(granted or ()), *(composed.tools or ()))))
     for name in sorted(shown):
         for handler in registry.handlers(name)[:1]:
             if not is_permitted(principal, name, handler.effect):

@@ -39,7 +39,7 @@ from ksi_daemon.router import (
     Subscription,
     handles,
 )
-from ksi_daemon.security import SYSTEM, is_permitted, stand_in
+from ksi_daemon.security import SYSTEM, stand_in
 from ksi_daemon.services.routing import conditions, mapping
 from ksi_daemon.services.routing.fields import Fields, fields_of
 from ksi_daemon.services.routing.targets import (
@@ -206,7 +206,8 @@ class Rules:
         check_room("rules", [each.agent_id for each in self._rules.values()], ctx, MAX_RULES)
         check_target(self._router, rule.event, principal)
         # Who is told of events reads what monitor:subscribe would show.
-        if not is_permitted(principal, "monitor:subscribe", "observe"):
+        heard = {"patterns": [rule.asked.pattern]}
+        if not self._router.permits(principal, "monitor:subscribe", heard):
             raise Denied(f"{principal.source} may not follow events: it lacks 'monitor:subscribe'")
 
     def _ordered(self) -> list[_Rule]:

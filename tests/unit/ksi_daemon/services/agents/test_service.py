@@ -312,6 +312,7 @@ async def test_info_tells_what_an_agent_is_made_of_but_not_its_providers_setting
             "ask": [],
             "deny": [],
             "depth": 0,
+            "template": False,
             "state": "idle",
             "waiting": 0,
         }
