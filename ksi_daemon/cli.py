@@ -33,6 +33,8 @@ _FLAGS: Final = (
     ("--base-url", "URL", "where that provider is"),
     ("--api-key-env", "NAME", "environment variable that holds its key"),
     ("--model", "NAME", "its model"),
+    ("--http-port", "PORT", "open the HTTP door, on loopback and for those who have the token"),
+    ("--mcp-profile", "NAME", "what programs may do that ask over MCP"),
     ("--log-level", "LEVEL", "debug, info, warning or error"),
 )
 

@@ -30,6 +30,7 @@ _NOT_SETTINGS: Final = frozenset({"KSI_CONFIG", "KSI_SOCKET", "KSI_VAR", "KSI_FA
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Bytes = Annotated[int, msgspec.Meta(ge=1024, le=8 * 1024 * 1024)]
 Dollars = Annotated[float, msgspec.Meta(gt=0)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
@@ -39,6 +40,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     *provider*, *base_url*, *api_key_env* and *model* are for agents that name no provider,
     *protocol* is the preset of those that name none. *prices* are ``MODEL=IN/OUT`` in US dollars
     for a million tokens, with blanks between (``loop.price_list``). What is None has no bound.
+    *http_port* None keeps the HTTP door closed. *mcp_profile* is what programs may do that ask over
+    MCP and name no other.
     """
 
     var: str
@@ -61,6 +64,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     subscriber_events: Count = 1_000
     subscriber_bytes: Count = 4 * 1024 * 1024
     drain_timeout_s: Seconds = 10.0
+
+    http_port: Port | None = None
+    http_host: str = "127.0.0.1"
+    mcp_profile: str = "reader"
 
     handler_timeout_s: Seconds = 30.0
     max_hops: Count = 16
@@ -86,6 +93,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def socket_path(self) -> Path:
         """The daemon's socket."""
         return self.var_path / "run" / "daemon.sock"
+
+    @property
+    def mcp_socket_path(self) -> Path:
+        """The socket for MCP by lines."""
+        return self.var_path / "run" / "mcp.sock"
+
+    @property
+    def token_path(self) -> Path:
+        """The file that holds the token of the HTTP door."""
+        return self.var_path / "http.token"
 
     @property
     def lock_path(self) -> Path:

@@ -8,7 +8,7 @@ subscribers are told, what is under way may end within the drain time, the log i
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -49,7 +49,9 @@ from ksi_daemon.services.state import State
 from ksi_daemon.services.subscriptions import Subscriptions
 from ksi_daemon.services.system import System
 from ksi_daemon.services.tools import Tools
+from ksi_daemon.transports.http import App, HttpDoor, token
 from ksi_daemon.transports.lock import held, private_directory
+from ksi_daemon.transports.mcp import Callers, Library, McpRoute, McpSocket
 from ksi_daemon.transports.unix import UnixServer
 from ksi_daemon.work import Ended, Work
 
@@ -67,10 +69,44 @@ _LOST: Final = Outcome(
 log = structlog.get_logger()
 
 
+class Programs(NamedTuple):
+    """The ways in for programs that are no operators: MCP by lines, and HTTP if it is open."""
+
+    callers: Callers
+    mcp_socket: McpSocket
+    mcp_route: McpRoute
+    http: HttpDoor | None
+
+    async def start(self, tasks: anyio.abc.TaskGroup) -> None:
+        """Let them in; raise UsageError if a door cannot be opened."""
+        tasks.start_soon(self.mcp_route.run)
+        await self.mcp_socket.start(tasks)
+        if self.http is not None:
+            await self._check_profile()
+            await self.http.start(tasks)
+
+    async def stop(self) -> None:
+        """Send them away."""
+        self.mcp_socket.stop()
+        self.mcp_route.stop()
+        if self.http is not None:
+            await self.http.stop()
+
+    async def _check_profile(self) -> None:
+        """Refuse to start with a profile that nobody could be given."""
+        try:
+            await self.callers.principal("http")
+        except KsiError as exc:
+            raise UsageError(
+                f"mcp_profile: {exc.message}", exit_code=CONFIG_EXIT, hint=exc.hint
+            ) from exc
+
+
 class House(NamedTuple):
     """The parts that are spoken to while the daemon runs."""
 
     server: UnixServer
+    programs: Programs
     subscriptions: Subscriptions
     agents: Agents
     mailboxes: Mailboxes
@@ -123,6 +159,7 @@ class Daemon:
             tasks.start_soon(house.timers.run)
             tasks.start_soon(house.plugins.watch)
             tasks.start_soon(collect_when_quiet, router.counts.total)
+            await house.programs.start(tasks)
             await house.server.start()
             with patient():
                 ready(settings.socket_path)
@@ -163,6 +200,8 @@ class Daemon:
         with anyio.move_on_after(self.settings.drain_timeout_s):
             await house.mailboxes.idle()
             await router.drained()
+        with anyio.move_on_after(self.settings.drain_timeout_s):
+            await house.programs.stop()
         house.server.close()
 
     async def _watch_signals(self, scope: anyio.CancelScope) -> None:
@@ -220,8 +259,19 @@ class Daemon:
             mcp,
         ):
             router.include(service)
+        programs = _programs(settings, router, components, files)
         return House(
-            server, subscriptions, agents, mailboxes, rules, approvals, timers, pool, plugins, mcp
+            server,
+            programs,
+            subscriptions,
+            agents,
+            mailboxes,
+            rules,
+            approvals,
+            timers,
+            pool,
+            plugins,
+            mcp,
         )
 
     def _system(self, router: Router, gauges: dict[str, Callable[[], Any]]) -> System:
@@ -240,6 +290,40 @@ def _server(settings: Settings, router: Router) -> UnixServer:
         settings.socket_path,
         durability=settings.durability,
         max_frame_bytes=settings.max_frame_bytes,
+        frame_timeout_s=settings.frame_timeout_s,
+        stall_timeout_s=settings.stall_timeout_s,
+        max_connections=settings.max_connections,
+    )
+
+
+def _programs(
+    settings: Settings, router: Router, components: Components, files: FileStore
+) -> Programs:
+    """Return the doors for programs; the HTTP door has one route for each thing it offers."""
+    library, callers = Library(router, files), Callers(components.load_given, settings.mcp_profile)
+    mcp_socket = McpSocket(
+        settings.mcp_socket_path,
+        library,
+        callers,
+        max_frame_bytes=settings.max_frame_bytes,
+        frame_timeout_s=settings.frame_timeout_s,
+        stall_timeout_s=settings.stall_timeout_s,
+        max_connections=settings.max_connections,
+    )
+    mcp_route = McpRoute(library, callers, max_body_bytes=settings.max_frame_bytes)
+    routes = {"/mcp": mcp_route}
+    return Programs(callers, mcp_socket, mcp_route, _http_door(settings, routes))
+
+
+def _http_door(settings: Settings, routes: Mapping[str, App]) -> HttpDoor | None:
+    if settings.http_port is None:
+        return None
+    return HttpDoor(
+        settings.http_host,
+        settings.http_port,
+        routes,
+        token=token(settings.token_path),
+        max_body_bytes=settings.max_frame_bytes,
         frame_timeout_s=settings.frame_timeout_s,
         stall_timeout_s=settings.stall_timeout_s,
         max_connections=settings.max_connections,

@@ -14,12 +14,13 @@ from typing import Final
 
 import msgspec
 
-from ksi_daemon.errors import KsiError
+from ksi_daemon.errors import KsiError, NotFound
 
 __all__ = ["MAX_FILE_BYTES", "File", "FileStore", "KeptFile"]
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60}", re.IGNORECASE)
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _UNKNOWN: Final = "application/octet-stream"
 
 
@@ -66,6 +67,13 @@ class FileStore:
         kind = file.media_type if _MEDIA_TYPE.fullmatch(file.media_type) else _UNKNOWN
         name = file.name[:200] if file.name else None
         return KeptFile(os.fspath(path), kind, size, digest, name)
+
+    def data(self, digest: str) -> bytes:
+        """Return what is in the kept file of that hash; raise NotFound if there is none."""
+        path = self._directory / digest[:2] / digest
+        if not _DIGEST.fullmatch(digest) or not path.is_file():
+            raise NotFound("file", digest[:64])
+        return path.read_bytes()
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -56,6 +56,8 @@ LATE_IMPORTS = {
     "ksi_daemon/log/export/parquet.py",  # an extra
     "ksi_daemon/schemas.py",
     "ksi_daemon/services/mcp/library.py",
+    "ksi_daemon/transports/http/library.py",
+    "ksi_daemon/transports/mcp/library.py",
 }
 PURE = (
     "events",

@@ -35,7 +35,7 @@ from ksi_daemon.router import Router, Submission, Submitted
 from ksi_daemon.security import Principal
 from ksi_daemon.transports.lock import CANNOT_CREATE_EXIT
 
-__all__ = ["MAX_PATH", "Connection", "UnixServer"]
+__all__ = ["MAX_PATH", "Connection", "UnixServer", "peer"]
 
 log = structlog.get_logger()
 
@@ -127,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._loop = asyncio.get_running_loop()
         server = self._server
-        uid, pid = _peer(transport.get_extra_info("socket"))
+        uid, pid = peer(transport.get_extra_info("socket"))
         if uid != os.geteuid():
             log.warning("peer_refused", uid=uid, pid=pid)
             self._refuse("not_authorized", f"uid {uid} may not use this daemon")
@@ -384,7 +384,8 @@ def _remove_stale(path: Path) -> None:
     path.unlink()
 
 
-def _peer(connected: socket.socket) -> tuple[int, int]:
+def peer(connected: socket.socket) -> tuple[int, int]:
+    """Return the uid and the pid of the process at the other end, as the kernel knows them."""
     pid, uid, _ = _UCRED.unpack(
         connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     )
