@@ -423,7 +423,7 @@ class Router:
     async def _conclude(self, context: Context, outcome: Outcome) -> Outcome:
         event = context.event
         work = Work(
-            ended=Ended(event.seq, outcome),
+            ended=Ended(event.seq, outcome, event.call is not None),
             statements=tuple(context.statements) if outcome.error is None else (),
         )
         try:

@@ -30,10 +30,11 @@ class Idempotency(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """The outcome of an event that is in the log already."""
+    """The outcome of an event that is in the log already; *call*: which may be an agent's call."""
 
     seq: int
     outcome: Outcome
+    call: bool = True
 
 
 class Work(msgspec.Struct):

@@ -29,6 +29,7 @@ from ksi_daemon.errors import Conflict, HandlerFailed, KsiError
 from ksi_daemon.events import Event, Outcome, now
 from ksi_daemon.log.chain import Head, link, linked
 from ksi_daemon.log.failures import refusal, storage_failure
+from ksi_daemon.log.rollup import Tally
 from ksi_daemon.log.rows import (
     EVENT_COLUMNS,
     OUTCOME_COLUMNS,
@@ -130,6 +131,7 @@ class _Batch:
         self._plain: list[tuple[Any, ...]] = []
         self._events: list[tuple[Any, ...]] = []
         self._outcomes: list[tuple[Any, ...]] = []
+        self._tally = Tally()
         self._keys: dict[tuple[str, str], tuple[bytes, Done]] = {}
 
     @property
@@ -140,7 +142,10 @@ class _Batch:
     @property
     def statements(self) -> int:
         """How many statements ``flush`` will execute."""
-        return sum(-(-len(rows) // CHUNK) for rows in (self._plain, self._events, self._outcomes))
+        inserts = sum(
+            -(-len(rows) // CHUNK) for rows in (self._plain, self._events, self._outcomes)
+        )
+        return inserts + bool(self._tally)
 
     def add(self, work: Work) -> Done:
         """Take *work* in; its rows are written by ``flush``, all else now."""
@@ -155,17 +160,21 @@ class _Batch:
             row = outcome_row(work.ended.seq, microseconds(now()), work.ended.outcome)
             self._outcomes.append((*row, self._seq))
             self._loose.append(link(row))
+            if work.ended.call:
+                self._tally.ended(work.ended.seq, work.ended.outcome)
         for sql, values in work.statements:
-            self._connection.execute(sql, values)
+            changed = self._connection.execute(sql, values).rowcount
+            self._tally.note(sql, values, changed)
         if key is not None:
             self._keys[key.scope, key.key] = key.digest, done
         return done
 
     def flush(self) -> None:
-        """Write the events and outcomes that were taken in."""
+        """Write the events and outcomes that were taken in, and count them."""
         self._insert("events", _PLAIN, self._plain)
         self._insert("events", _FULL, self._events)
         self._insert("outcomes", _OUTCOME, self._outcomes)
+        self._tally.write(self._connection)
 
     def _event(self, work: Work, outcome: Outcome | None) -> int:
         if work.event is None:
@@ -176,6 +185,8 @@ class _Batch:
         self._loose.clear()
         rows = self._plain if len(row) == len(PLAIN_COLUMNS) else self._events
         rows.append((*row, self._hash))
+        if work.event.call is not None:
+            self._tally.ended(self._seq, outcome or _end_of(work.event))
         return self._seq
 
     def _insert(
@@ -184,6 +195,10 @@ class _Batch:
         for start in range(0, len(rows), CHUNK):
             chunk = rows[start : start + CHUNK]
             self._connection.execute(_insertion(table, columns, len(chunk)), _flat(chunk))
+
+
+def _end_of(event: Event) -> Outcome:
+    return Outcome(event.status, error=event.error)
 
 
 def _is_plain(work: Work) -> bool:

@@ -26,6 +26,7 @@ from ksi_daemon.log.chain import Head, link
 from ksi_daemon.log.failures import is_damage, name_of, storage_failure
 from ksi_daemon.log.model import Durability
 from ksi_daemon.log.rows import OUTCOME_COLUMNS
+from ksi_daemon.log.scan import prepare
 from ksi_daemon.log.watch import wal_path
 
 __all__ = [
@@ -88,6 +89,7 @@ def open_writer(
                 connection.execute("PRAGMA auto_vacuum = 2")  # only possible in an empty file
             _set_pragmas(connection, durability)
             _migrate(connection, path, version or 0, scripts)
+            prepare(connection)
         except BaseException:
             connection.close()
             raise

@@ -1,36 +1,36 @@
-"""Reliability from counts: rates with their uncertainty, latencies, one row a group. Pure.
+"""The figures of a report: rates with their uncertainty, times as a histogram. Pure.
 
-rate = handled / (seen - quoted): of the blocks that were meant to fire, how many were handled.
-low and high bound it with 95 % confidence (Wilson's score interval, which stays honest for few
-trials and for rates near 0 and 1).
+A histogram of times counts them in bins, each GROWTH times as wide as the one before, so that two
+of them add up to one and a percentile is known without the times themselves: the value that is
+told for a bin is at most LATENCY_ERROR off, whichever time of the bin was meant.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
-__all__ = ["COUNTS", "percentile", "reliability_rows", "wilson"]
+__all__ = [
+    "LATENCY_ERROR",
+    "latency_bin",
+    "latency_ms",
+    "percentile_ms",
+    "trials_to_tell",
+    "wilson",
+]
 
-COUNTS: Final = (
-    "seen",
-    "strict",
-    "repaired",
-    "rejected",
-    "invalid",
-    "unknown",
-    "denied",
-    "handled",
-    "failed",
-    "corrected",
-    "quoted",
-)
+LATENCY_ERROR: Final = 0.02
+GROWTH: Final = (1 + LATENCY_ERROR) / (1 - LATENCY_ERROR)
 _Z: Final = 1.959963984540054  # the standard normal distribution's 97.5 % point
+_POWER_Z: Final = 0.8416212335729143  # its 80 % point
 
 
 def wilson(good: int, trials: int) -> tuple[float, float] | None:
-    """Return the 95 % interval of the rate of which *good* of *trials* are a sample."""
+    """Return the 95 % interval of the rate of which *good* of *trials* are a sample.
+
+    Wilson's score interval, which stays honest for few trials and for rates near 0 and 1.
+    """
     if trials <= 0:
         return None
     rate, square = good / trials, _Z * _Z
@@ -40,47 +40,33 @@ def wilson(good: int, trials: int) -> tuple[float, float] | None:
     return max(0.0, (centre - margin) / scale), min(1.0, (centre + margin) / scale)
 
 
-def percentile(values: Sequence[float], part: float) -> float | None:
-    """Return the smallest of the sorted *values* that *part* of them do not exceed."""
-    if not values:
-        return None
-    return values[max(0, math.ceil(part * len(values)) - 1)]
+def trials_to_tell(one: float, other: float) -> int | None:
+    """Return of how many trials each two rates are likely (four in five) told apart.
 
-
-def reliability_rows(
-    group_by: Sequence[str],
-    attempts: Iterable[Sequence[Any]],
-    completions: Iterable[Sequence[Any]],
-) -> list[dict[str, Any]]:
-    """Return a row for each group, sorted by its keys.
-
-    *attempts*: the group's keys, then COUNTS. *completions*: the group's keys, then id, latency
-    in microseconds, tokens; each completion once a group.
+    None if they are the same.
     """
-    width = len(group_by)
-    counts = {tuple(row[:width]): dict(zip(COUNTS, row[width:], strict=True)) for row in attempts}
-    replies: dict[tuple[Any, ...], list[tuple[int, int]]] = {key: [] for key in counts}
-    for row in completions:
-        replies.setdefault(tuple(row[:width]), []).append((row[width + 1], row[width + 2]))
-    keys = sorted(replies, key=lambda key: tuple((part is not None, part) for part in key))
-    none = dict.fromkeys(COUNTS, 0)
-    return [
-        dict(zip(group_by, key, strict=True)) | _row(counts.get(key, none), replies[key])
-        for key in keys
-    ]
+    if one == other:
+        return None
+    spread = one * (1 - one) + other * (1 - other)
+    return max(1, math.ceil((_Z + _POWER_Z) ** 2 * spread / (one - other) ** 2))
 
 
-def _row(counts: Mapping[str, int], replies: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    trials = counts["seen"] - counts["quoted"]
-    interval = wilson(counts["handled"], trials)
-    latencies = sorted(latency / 1000 for latency, _ in replies)
-    return {
-        "completions": len(replies),
-        **counts,
-        "rate": counts["handled"] / trials if trials else None,
-        "low": interval[0] if interval else None,
-        "high": interval[1] if interval else None,
-        "p50_ms": percentile(latencies, 0.5),
-        "p95_ms": percentile(latencies, 0.95),
-        "tokens": sum(tokens for _, tokens in replies),
-    }
+def latency_bin(latency_us: int) -> int:
+    """Return the bin of a time in microseconds; 0 holds all up to one."""
+    return max(0, math.ceil(math.log(latency_us) / math.log(GROWTH))) if latency_us > 1 else 0
+
+
+def latency_ms(number: int) -> float:
+    """Return the time in milliseconds that stands for all of a bin."""
+    return round(2 * GROWTH**number / (GROWTH + 1) / 1000, 3) if number else 0.001
+
+
+def percentile_ms(histogram: Mapping[int, int], part: float) -> float | None:
+    """Return the time that *part* of those in *histogram* (bin: times) do not exceed."""
+    wanted = max(1, math.ceil(part * sum(histogram.values())))
+    seen = 0
+    for number in sorted(histogram):
+        seen += histogram[number]
+        if seen >= wanted:
+            return latency_ms(number)
+    return None

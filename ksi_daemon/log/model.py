@@ -34,7 +34,7 @@ __all__ = [
 Durability = Literal["power", "process"]
 Verdict = Literal["strict", "repaired", "rejected", "held"]
 MessageKind = Literal["message", "feedback", "reply"]
-GroupKey = Literal["agent", "model", "provider", "dialect", "tool", "hour"]
+GroupKey = Literal["agent", "model", "provider", "dialect", "tool", "size", "hour", "day"]
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +43,11 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     *verdict*: ``strict`` (a call, as written), ``repaired`` (a call after the named *repairs*),
     ``rejected`` (not usable, *code* says why), ``held`` (a call that the guard held, *code* is
     echo or quoted). *event_id* is the event that it became, or the notice of its rejection.
+
+    *size* is its length in characters, of a native call that of its arguments. *tries* is 1 for a
+    first try, 2 for one after a correction, and so on. *suspect*: it fired though it may not have
+    been meant. *complex*: its arguments are of the kind that models mangle in the direct form of
+    events, None where they could not be read.
     """
 
     completion_id: str
@@ -58,6 +63,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     start: int
     end: int
     event_id: str | None = None
+    size: int = 0
+    tries: int = 1
+    suspect: bool = False
+    complex: bool | None = None
 
 
 class LoggedAttempt(Attempt, frozen=True, kw_only=True):

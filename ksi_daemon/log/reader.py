@@ -26,7 +26,7 @@ from ksi_daemon.log.approvals import Approval
 from ksi_daemon.log.database import BUSY_TIMEOUT_MS, read_only
 from ksi_daemon.log.filters import condition, is_narrow
 from ksi_daemon.log.mcp import LoggedServer
-from ksi_daemon.log.metrics import reliability_rows
+from ksi_daemon.log.metrics import latency_bin
 from ksi_daemon.log.model import (
     EventFilter,
     GroupKey,
@@ -36,7 +36,9 @@ from ksi_daemon.log.model import (
     PendingMessage,
     Stats,
 )
+from ksi_daemon.log.reliability import gather, reliability_rows
 from ksi_daemon.log.rows import event_from_row, microseconds, moment, outcome_from_row, raw
+from ksi_daemon.log.scan import FOREVER_US
 from ksi_daemon.log.standing import LoggedRule, LoggedTimer
 from ksi_daemon.log.watch import wal_path
 from ksi_daemon.providers.model import Message
@@ -48,7 +50,6 @@ MAX_TREE: Final = 10_000
 WINDOW: Final = 50_000
 CONNECTIONS: Final = 2
 _TABLES: Final = ("events", "outcomes", "completions", "attempts", "agents", "messages", "state")
-_FOREVER_US: Final = 2**62
 
 
 class LogReader:
@@ -74,6 +75,7 @@ class LogReader:
                 await connection.execute("PRAGMA query_only = 1")
                 await connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
                 await connection.create_function("matches", 2, matches, deterministic=True)
+                await connection.create_function("latency_bin", 1, latency_bin, deterministic=True)
             yield LogReader(path, opened)
         finally:
             with anyio.CancelScope(shield=True):
@@ -235,21 +237,25 @@ class LogReader:
         ]
 
     async def reliability(
-        self, group_by: Sequence[GroupKey], since: datetime | None, until: datetime | None
+        self,
+        group_by: Sequence[GroupKey],
+        since: datetime | None,
+        until: datetime | None,
+        *,
+        exact: bool = False,
     ) -> list[dict[str, Any]]:
-        """Return reliability by *group_by* over completions in [since, until); see ``metrics``."""
+        """Return reliability by *group_by* over completions in [since, until); see ``reliability``.
+
+        With *exact* all rows of that time are counted, else the roll-up is read where it can be.
+        """
         if not group_by or not set(group_by) <= set(get_args(GroupKey)):
             raise InvalidData(f"cannot group by {list(group_by)}")
         span = (
-            microseconds(since) if since else 0,
-            microseconds(until) if until else _FOREVER_US,
+            max(0, microseconds(since)) if since else 0,
+            max(0, microseconds(until)) if until else FOREVER_US,
         )
-        keys = ", ".join(group_by)
-        attempts = self._queries["reliability_attempts"].format(keys=keys)
-        completions = self._queries["reliability_completions"].format(keys=keys)
-        counts = await self._rows(attempts, span)
-        replies = await self._rows(completions, span)
-        return await anyio.to_thread.run_sync(reliability_rows, group_by, counts, replies)
+        groups = await gather(self._rows, self._queries, group_by, span, exact=exact)
+        return await anyio.to_thread.run_sync(reliability_rows, group_by, groups)
 
     async def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query of another room of the log; raise StorageError."""

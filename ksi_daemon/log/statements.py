@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,10 @@ from ksi_daemon.providers.model import Message
 from ksi_daemon.work import Statement
 
 __all__ = [
+    "ATTEMPT_CORRECTED",
+    "COMPLETION",
+    "COMPLETION_DONE",
+    "FAILURE",
     "agent",
     "agent_changed",
     "agent_said",
@@ -24,6 +29,7 @@ __all__ = [
     "attempt_corrected",
     "completion",
     "completion_done",
+    "completion_failed",
     "delete_state",
     "message",
     "message_answered",
@@ -32,6 +38,25 @@ __all__ = [
     "spawned",
     "waiting_message",
 ]
+
+# The statements that the roll-up counts, by which it knows them.
+COMPLETION: Final = """
+INSERT INTO completions (id, ts, agent_id, request_id, turn, provider, model, preset, stop_reason,
+                         latency_us, input_tokens, output_tokens, state, extractor, cached_tokens,
+                         counts, cost_nusd)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'stored', ?, ?, ?, ?)
+"""
+COMPLETION_DONE: Final = """
+UPDATE completions SET state = 'done', counts = ?2 WHERE id = ?1 AND state = 'stored'
+"""
+ATTEMPT_CORRECTED: Final = """
+UPDATE attempts SET corrected = ? WHERE completion_id = ? AND ordinal = ? AND corrected = 0
+"""
+FAILURE: Final = """
+INSERT INTO failures (event_id, ts, agent_id, provider, model, code) VALUES (?, ?, ?, ?, ?, ?)
+"""
+
+_BILLION: Final = 1_000_000_000
 
 
 def agent(agent_id: str, spec: bytes, spawned: datetime) -> Statement:
@@ -167,12 +192,12 @@ def completion(
     extractor: int,
     cached_tokens: int = 0,
     counts: bytes | None = None,
+    usd: float | None = None,
 ) -> Statement:
-    """Enter a completion whose calls have not run yet; *counts*: what its exchange has used up."""
+    """Enter a completion whose calls have not run yet; *counts*: what its exchange has used up,
+    *usd*: what the completion cost, None if nobody knows."""
     return (
-        "INSERT INTO completions (id, ts, agent_id, request_id, turn, provider, model, preset,"
-        " stop_reason, latency_us, input_tokens, output_tokens, state, extractor, cached_tokens,"
-        " counts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'stored', ?, ?, ?)",
+        COMPLETION,
         (
             completion_id,
             microseconds(ts),
@@ -189,24 +214,35 @@ def completion(
             extractor,
             cached_tokens,
             None if counts is None else counts.decode(),
+            None if usd is None else round(usd * _BILLION),
         ),
     )
 
 
 def completion_done(completion_id: str, counts: bytes | None = None) -> Statement:
     """Note that all calls of a completion have run, and the *counts* of its exchange by then."""
-    return (
-        "UPDATE completions SET state = 'done', counts = ?2 WHERE id = ?1",
-        (completion_id, None if counts is None else counts.decode()),
-    )
+    return COMPLETION_DONE, (completion_id, None if counts is None else counts.decode())
+
+
+def completion_failed(
+    *,
+    event_id: str,
+    ts: datetime,
+    agent_id: str | None,
+    provider: str,
+    model: str,
+    code: str,
+) -> Statement:
+    """Enter a completion that never came, by the event that tells of it."""
+    return FAILURE, (event_id, microseconds(ts), agent_id, provider, model, code)
 
 
 def attempt(made: Attempt) -> Statement:
     """Enter one block of a completion."""
     return (
         "INSERT INTO attempts (completion_id, ordinal, ts, agent_id, provider, model, dialect,"
-        " tool, verdict, code, repairs, span_start, span_end, event_id)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " tool, verdict, code, repairs, span_start, span_end, event_id, size, tries, suspect,"
+        " complex) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             made.completion_id,
             made.ordinal,
@@ -222,16 +258,17 @@ def attempt(made: Attempt) -> Statement:
             made.start,
             made.end,
             made.event_id,
+            made.size,
+            made.tries,
+            int(made.suspect),
+            None if made.complex is None else int(made.complex),
         ),
     )
 
 
 def attempt_corrected(completion_id: str, ordinal: int, turns: int) -> Statement:
-    """Note that a block was made good *turns* turns later."""
-    return (
-        "UPDATE attempts SET corrected = ? WHERE completion_id = ? AND ordinal = ?",
-        (turns, completion_id, ordinal),
-    )
+    """Note that a block was made good *turns* turns later; what is made good stays so."""
+    return ATTEMPT_CORRECTED, (turns, completion_id, ordinal)
 
 
 def set_state(

@@ -93,7 +93,8 @@ SELECT id, ts, agent_id, request_id, turn, provider, model, preset, stop_reason,
 -- name: attempts
 -- The blocks of one completion in source order, each with the event it led to.
 SELECT a.completion_id, a.ordinal, a.agent_id, a.provider, a.model, a.dialect, a.tool, a.verdict,
-       a.code, a.repairs, a.span_start, a.span_end, a.event_id, a.ts, a.corrected, e.seq,
+       a.code, a.repairs, a.span_start, a.span_end, a.event_id, a.size, a.tries, a.suspect,
+       a.complex, a.ts, a.corrected, e.seq,
        coalesce(o.status, e.status), json_extract(coalesce(o.error, e.error), '$.code')
   FROM attempts a
   LEFT JOIN events e ON e.id = a.event_id
@@ -112,45 +113,6 @@ SELECT namespace, key, value, version, ts FROM state
  WHERE namespace = ? AND value IS NOT NULL AND key >= ? AND matches(?, key)
  ORDER BY key
  LIMIT ?;
-
--- name: reliability_attempts
--- Attempts of completions in a time, counted for each group of the keys at {keys}.
-SELECT {keys},
-       count(*),
-       count(*) FILTER (WHERE verdict = 'strict'),
-       count(*) FILTER (WHERE verdict = 'repaired'),
-       count(*) FILTER (WHERE verdict = 'rejected'),
-       count(*) FILTER (WHERE fired AND status = 'rejected' AND error = 'args_schema'),
-       count(*) FILTER (WHERE fired AND status = 'unknown'),
-       count(*) FILTER (WHERE fired AND status = 'denied'),
-       count(*) FILTER (WHERE fired AND status = 'handled'),
-       count(*) FILTER (WHERE fired AND status IN ('failed', 'timeout')),
-       count(*) FILTER (WHERE corrected > 0),
-       count(*) FILTER (WHERE verdict = 'held')
-  FROM (SELECT a.agent_id AS agent, a.model AS model, a.provider AS provider,
-               a.dialect AS dialect, a.tool AS tool,
-               strftime('%Y-%m-%dT%H:00:00Z', c.ts / 1000000, 'unixepoch') AS hour,
-               a.verdict, a.corrected, a.verdict IN ('strict', 'repaired') AS fired,
-               coalesce(o.status, e.status) AS status,
-               json_extract(coalesce(o.error, e.error), '$.code') AS error
-          FROM completions c
-          JOIN attempts a ON a.completion_id = c.id
-          LEFT JOIN events e ON e.id = a.event_id
-          LEFT JOIN outcomes o ON o.seq = e.seq
-         WHERE c.ts >= ? AND c.ts < ?)
- GROUP BY {keys};
-
--- name: reliability_completions
--- Each completion of a time once for each group of the keys at {keys} that it belongs to.
-SELECT DISTINCT {keys}, id, latency_us, tokens
-  FROM (SELECT c.id AS id, c.latency_us AS latency_us,
-               c.input_tokens + c.output_tokens AS tokens,
-               c.agent_id AS agent, c.model AS model, c.provider AS provider,
-               a.dialect AS dialect, a.tool AS tool,
-               strftime('%Y-%m-%dT%H:00:00Z', c.ts / 1000000, 'unixepoch') AS hour
-          FROM completions c
-          LEFT JOIN attempts a ON a.completion_id = c.id
-         WHERE c.ts >= ? AND c.ts < ?);
 
 -- name: mcp_servers
 -- The MCP servers with their approved tools, in the order in which they were added.

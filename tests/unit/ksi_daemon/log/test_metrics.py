@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksi_daemon.log.metrics import COUNTS, percentile, reliability_rows, wilson
+from ksi_daemon.log.metrics import (
+    LATENCY_ERROR,
+    latency_bin,
+    latency_ms,
+    percentile_ms,
+    trials_to_tell,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,63 +44,57 @@ def test_wilson_holds_the_rate(sample: tuple[int, int]) -> None:
     assert good / trials - 1e-12 <= interval[1] <= 1
 
 
-@pytest.mark.parametrize(
-    ("values", "part", "expected"),
-    [
-        pytest.param([], 0.5, None, id="nothing"),
-        pytest.param([7], 0.5, 7, id="one"),
-        pytest.param([7], 0.95, 7, id="one, high"),
-        pytest.param([1, 2], 0.5, 1, id="the lower of two"),
-        pytest.param([1, 2, 3], 0.5, 2, id="the middle"),
-        pytest.param(range(1, 21), 0.95, 19, id="19 of 20"),
-        pytest.param(range(1, 101), 0.95, 95, id="95 of 100"),
-        pytest.param([1, 2, 3], 0.0, 1, id="the least"),
-        pytest.param([1, 2, 3], 1.0, 3, id="the greatest"),
-    ],
-)
-def test_percentile(values: list[float], part: float, expected: float | None) -> None:
-    assert percentile(values, part) == expected
-
-
-def test_rows_are_sorted_with_none_first() -> None:
-    completions = [("b", None, "c1", 1000, 1), ("a", "x", "c2", 2000, 2), ("a", None, "c3", 1, 3)]
-    rows = reliability_rows(["model", "dialect"], [], completions)
-    assert [(row["model"], row["dialect"], row["tokens"]) for row in rows] == [
-        ("a", None, 3),
-        ("a", "x", 2),
-        ("b", None, 1),
-    ]
-
-
-def test_a_row_has_its_keys_in_order() -> None:
-    [row] = reliability_rows(
-        ["model"],
-        [("m", *range(1, len(COUNTS) + 1))],
-        [("m", "c1", 3500, 30), ("m", "c2", 1500, 12)],
-    )
-    assert list(row) == [
-        "model", "completions", "seen", "strict", "repaired", "rejected", "invalid", "unknown",
-        "denied", "handled", "failed", "corrected", "quoted", "rate", "low", "high", "p50_ms",
-        "p95_ms", "tokens",
-    ]  # fmt: skip
-    assert [row[name] for name in COUNTS] == list(range(1, len(COUNTS) + 1))
-    assert (row["completions"], row["p50_ms"], row["p95_ms"], row["tokens"]) == (2, 1.5, 3.5, 42)
+@given(st.lists(st.integers(2, 10**11), min_size=1), st.floats(0.001, 1))
+def test_a_percentile_is_as_near_as_is_promised(times_us: list[int], part: float) -> None:
+    histogram: dict[int, int] = {}
+    for time_us in times_us:
+        histogram[latency_bin(time_us)] = histogram.get(latency_bin(time_us), 0) + 1
+    true_ms = sorted(times_us)[max(0, math.ceil(part * len(times_us)) - 1)] / 1000
+    told_ms = percentile_ms(histogram, part)
+    assert told_ms is not None
+    # Half a thousandth of a millisecond is lost to rounding.
+    assert abs(told_ms - true_ms) <= true_ms * LATENCY_ERROR * 1.0001 + 0.0005
 
 
 @pytest.mark.parametrize(
-    ("seen", "handled", "quoted", "rate"),
+    ("histogram", "part", "number"),
     [
-        pytest.param(10, 8, 0, 0.8, id="handled of seen"),
-        pytest.param(10, 8, 2, 1.0, id="what was quoted does not count"),
-        pytest.param(2, 0, 2, None, id="nothing but quotes"),
-        pytest.param(0, 0, 0, None, id="nothing"),
+        pytest.param({7: 1}, 0.5, 7, id="one"),
+        pytest.param({1: 1, 2: 1}, 0.5, 1, id="the lower of two"),
+        pytest.param({9: 1, 1: 18, 5: 1}, 0.95, 5, id="19 of 20"),
+        pytest.param({1: 99, 3: 1}, 0.99, 1, id="99 of 100"),
+        pytest.param({1: 1, 3: 1}, 0.0, 1, id="the least"),
+        pytest.param({1: 1, 3: 1}, 1.0, 3, id="the greatest"),
     ],
 )
-def test_rate(seen: int, handled: int, quoted: int, rate: float | None) -> None:
-    counts = dict.fromkeys(COUNTS, 0) | {"seen": seen, "handled": handled, "quoted": quoted}
-    [row] = reliability_rows(["model"], [("m", *counts.values())], [])
-    assert (row["rate"], (row["low"] is None), (row["high"] is None)) == (
-        rate,
-        rate is None,
-        rate is None,
-    )
+def test_percentiles(histogram: dict[int, int], part: float, number: int) -> None:
+    assert percentile_ms(histogram, part) == latency_ms(number)
+
+
+def test_percentile_of_nothing() -> None:
+    assert percentile_ms({}, 0.5) is None
+
+
+@pytest.mark.parametrize("latency_us", [-1, 0, 1])
+def test_no_time_at_all_has_a_bin(latency_us: int) -> None:
+    assert latency_bin(latency_us) == 0
+    assert latency_ms(0) == 0.001
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "trials"),
+    [
+        # Fleiss, Statistical Methods for Rates and Proportions: n for 5 % and power 80 %, without
+        # correction for continuity, is z^2 (p1 q1 + p2 q2) / (p1 - p2)^2.
+        pytest.param(0.9, 0.8, 197, id="0.9 against 0.8"),
+        pytest.param(0.5, 0.4, 385, id="0.5 against 0.4"),
+        pytest.param(0.8, 0.9, 197, id="either way"),
+        pytest.param(1.0, 0.0, 1, id="all against none"),
+    ],
+)
+def test_trials_to_tell_two_rates_apart(one: float, other: float, trials: int) -> None:
+    assert trials_to_tell(one, other) == trials
+
+
+def test_the_same_rate_is_never_told_apart() -> None:
+    assert trials_to_tell(0.5, 0.5) is None

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -14,11 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ksi_daemon.errors import InvalidData, StorageError
+from ksi_daemon.errors import StorageError
 from ksi_daemon.events import CallRef, ErrorInfo, Event, Outcome, Status, matches_any
 from ksi_daemon.log import EventLog, reader, statements
-from ksi_daemon.log.metrics import wilson
-from ksi_daemon.log.model import Attempt, EventFilter, GroupKey, LoggedAttempt, LoggedCompletion
+from ksi_daemon.log.model import Attempt, EventFilter, LoggedAttempt, LoggedCompletion
 from ksi_daemon.log.reader import LogReader
 from ksi_daemon.work import Ended, Work
 
@@ -354,156 +352,3 @@ async def test_attempts(path: Path, new_event: NewEvent) -> None:
             error_code="handler_failed",
         ),
     ]
-
-
-# -- reliability ---------------------------------------------------------------------------------
-
-
-async def test_reliability_by_hand(path: Path, new_event: NewEvent) -> None:
-    """Two models; every way in which a block can end."""
-    ends: list[tuple[dict[str, Any], Outcome | None]] = [
-        ({}, HANDLED),
-        ({"verdict": "repaired"}, HANDLED),
-        ({}, FAILED),
-        ({}, Outcome("timeout", error=ErrorInfo("handler_timeout", "late"))),
-        ({}, Outcome("denied", error=ErrorInfo("denied", "no"))),
-        ({}, Outcome("unknown", error=ErrorInfo("unknown_event", "what"))),
-        ({}, Outcome("rejected", error=ErrorInfo("args_schema", "wrong"))),
-        ({}, Outcome("rejected", error=ErrorInfo("component_invalid", "wrong"))),
-        ({}, None),
-        ({"verdict": "rejected", "code": "malformed"}, Outcome("rejected")),
-        ({"verdict": "held", "code": "echo"}, Outcome("rejected")),
-    ]
-    works = [completion("c1"), completion("c2", latency_ms=40), completion("c3", latency_ms=20)]
-    works += [completion("d1", model="n", latency_ms=1)]
-    for number, (fields, end) in enumerate(ends, start=1):
-        works += [
-            Work(statements=(statements.attempt(attempt(ordinal=number, **fields)),)),
-            Work(event=new_event(id=f"c1.{number}")),
-            *([Work(ended=Ended(number, end))] if end else []),
-        ]
-    works += [
-        Work(statements=(statements.attempt(attempt("c2")),)),
-        Work(event=new_event(id="c2.1"), outcome=HANDLED),
-        Work(statements=(statements.attempt_corrected("c1", 10, 1),)),
-    ]
-    async with logged(path, *works) as log:
-        rows = await log.reliability(["model", "dialect"], None, None)
-        by_model = await log.reliability(["model"], None, None)
-    counts = {
-        "seen": 12, "strict": 9, "repaired": 1, "rejected": 1, "invalid": 1, "unknown": 1,
-        "denied": 1, "handled": 3, "failed": 2, "corrected": 1, "quoted": 1,
-    }  # fmt: skip
-    none = dict.fromkeys(counts, 0) | {"rate": None, "low": None, "high": None}
-    low, high = wilson(3, 11) or (0, 0)
-    some = counts | {"rate": 3 / 11, "low": low, "high": high}
-    silent = {"p50_ms": 20.0, "p95_ms": 20.0, "tokens": 120}
-    assert rows == [
-        {"model": "m", "dialect": None, "completions": 1} | none | silent,
-        {"model": "m", "dialect": "event", "completions": 2} | some
-        | {"p50_ms": 10.5, "p95_ms": 40.0, "tokens": 240},
-        {"model": "n", "dialect": None, "completions": 1} | none
-        | {"p50_ms": 1.0, "p95_ms": 1.0, "tokens": 120},
-    ]  # fmt: skip
-    assert by_model[0] == {"model": "m", "completions": 3} | some | {
-        "p50_ms": 20.0, "p95_ms": 40.0, "tokens": 360,
-    }  # fmt: skip
-
-
-KEYS: tuple[GroupKey, ...] = ("agent", "model", "provider", "dialect", "tool", "hour")
-DIALECTS = ("event", "ksi_body")
-
-
-def made_up(new_event: NewEvent) -> tuple[list[Work], list[dict[str, Any]]]:
-    """Return the works of 60 completions, and each block (or silence) with all its facts."""
-    chance = random.Random(11)
-    works: list[Work] = []
-    facts: list[dict[str, Any]] = []
-    for number in range(60):
-        about: dict[str, Any] = {
-            "agent_id": chance.choice([None, "ann"]),
-            "model": chance.choice("mn"),
-            "provider": chance.choice("pq"),
-        }
-        ts = HOUR + timedelta(minutes=chance.randrange(180))
-        latency, tokens, name = chance.randrange(1, 90), chance.randrange(50), f"c{number}"
-        works.append(completion(name, ts, latency_ms=latency, input_tokens=tokens, **about))
-        group = {
-            "agent": about["agent_id"], "model": about["model"], "provider": about["provider"],
-            "hour": f"{ts:%Y-%m-%dT%H}:00:00Z",
-        }  # fmt: skip
-        of = group | {"id": name, "ts": ts, "latency": latency, "tokens": tokens + 20}
-        blocks = chance.randrange(4)
-        if not blocks:
-            facts.append(of | {"dialect": None, "tool": None, "verdict": None})
-        for ordinal in range(1, blocks + 1):
-            fact = of | {
-                "dialect": chance.choice(DIALECTS),
-                "tool": chance.choice([None, "a:b", "a:c"]),
-                "verdict": chance.choice(["strict", "strict", "repaired", "rejected", "held"]),
-                "status": chance.choice(["handled", "handled", "failed", "denied", "unknown"]),
-            }
-            made = attempt(
-                name, ordinal, dialect=fact["dialect"], tool=fact["tool"],
-                verdict=fact["verdict"], **about,
-            )  # fmt: skip
-            works.append(Work(statements=(statements.attempt(made),)))
-            works.append(
-                Work(event=new_event(id=f"{name}.{ordinal}"), outcome=Outcome(fact["status"]))
-            )
-            facts.append(fact)
-    return works, facts
-
-
-def counted(facts: list[dict[str, Any]], keys: tuple[GroupKey, ...]) -> list[dict[str, Any]]:
-    """Count *facts* the plain way."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for fact in facts:
-        groups.setdefault(tuple(fact[key] for key in keys), []).append(fact)
-    rows = []
-    for values, members in groups.items():
-        blocks = [fact for fact in members if fact["verdict"]]
-        verdicts = Counter(fact["verdict"] for fact in blocks)
-        ends = Counter(f["status"] for f in blocks if f["verdict"] in ("strict", "repaired"))
-        replies = {fact["id"]: fact for fact in members}.values()
-        latencies = sorted(float(fact["latency"]) for fact in replies)
-        trials = len(blocks) - verdicts["held"]
-        low, high = wilson(ends["handled"], trials) or (None, None)
-        rows.append(
-            dict(zip(keys, values, strict=True))
-            | {
-                "completions": len(replies), "seen": len(blocks), "strict": verdicts["strict"],
-                "repaired": verdicts["repaired"], "rejected": verdicts["rejected"], "invalid": 0,
-                "unknown": ends["unknown"], "denied": ends["denied"],
-                "handled": ends["handled"], "failed": ends["failed"], "corrected": 0,
-                "quoted": verdicts["held"],
-                "rate": ends["handled"] / trials if trials else None, "low": low, "high": high,
-                "p50_ms": latencies[-(-len(latencies) // 2) - 1],
-                "p95_ms": latencies[-(-len(latencies) * 19 // 20) - 1],
-                "tokens": sum(fact["tokens"] for fact in replies),
-            }
-        )  # fmt: skip
-    return sorted(rows, key=lambda row: [(row[key] is not None, row[key]) for key in keys])
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [*((key,) for key in KEYS), ("model", "dialect"), ("tool", "agent", "hour"), KEYS],
-    ids="+".join,
-)
-async def test_reliability_agrees_with_plain_counting(
-    path: Path, new_event: NewEvent, keys: tuple[GroupKey, ...]
-) -> None:
-    works, facts = made_up(new_event)
-    since, until = HOUR + timedelta(minutes=40), HOUR + timedelta(minutes=150)
-    async with logged(path, *works) as log:
-        assert await log.reliability(keys, None, None) == counted(facts, keys)
-        within = [fact for fact in facts if since <= fact["ts"] < until]
-        assert await log.reliability(keys, since, until) == counted(within, keys)
-
-
-@pytest.mark.parametrize("keys", [[], ["model", "ts"], ["1) --"]], ids=str)
-async def test_groups_by_its_own_keys_only(path: Path, keys: Any) -> None:
-    async with logged(path) as log:
-        with pytest.raises(InvalidData, match="cannot group by"):
-            await log.reliability(keys, None, None)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
@@ -14,16 +15,17 @@ LOADED = queries.load()
 
 
 def test_queries_are_there() -> None:
-    assert {"events", "outcome", "unfinished", "reliability_attempts"} <= LOADED.keys()
+    assert {"events", "outcome", "unfinished", "rolled"} <= LOADED.keys()
 
 
 @pytest.mark.parametrize("name", LOADED)
 def test_query_fits_the_schema(name: str, tmp_path: Path) -> None:
-    sql = LOADED[name].format(keys="model")
+    sql = LOADED[name].format(keys="model", facts="c.model AS model")
     with closing(open_writer(tmp_path / "events.db", "process")) as connection:
         connection.execute("PRAGMA trusted_schema = 1")
         connection.create_function("matches", 2, matches, deterministic=True)
-        connection.execute(f"EXPLAIN {sql}", [None] * sql.count("?"))
+        unnamed = [None] * sql.count("?")
+        connection.execute(f"EXPLAIN {sql}", unnamed or dict.fromkeys(re.findall(r":(\w+)", sql)))
 
 
 def test_each_says_what_it_answers() -> None:
