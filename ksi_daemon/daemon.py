@@ -245,7 +245,7 @@ class Daemon:
             agents.reports,
             approvals,
             Attempts(router, reader, Inbox(reader)),
-            Causes(router, reader),
+            Causes(router, reader, Inbox(reader)),
             completions,
             components,
             Extraction(),

@@ -79,6 +79,7 @@ NEED_NO_DAEMON = (
     "explained.py",
     "extract.py",
     "extracted.py",
+    "mending.py",
     "prompt.py",
     "protocol.py",
     "tools.py",

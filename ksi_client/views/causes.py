@@ -13,6 +13,8 @@ from ksi_daemon.events import Event
 __all__ = ["Handling", "PassedCheck", "Why", "about", "lost_cause"]
 
 _TITLE: Final = 10  # cells
+# Of what the agent was told.
+_LINES: Final = 4
 
 
 class PassedCheck(msgspec.Struct, frozen=True):
@@ -41,6 +43,9 @@ class Why(msgspec.Struct, frozen=True):
     causes: Sequence[Event]
     effects: Sequence[Event]
     lost_cause: str | None
+    state: str | None = None
+    correction: str | None = None
+    fixes: int | None = None
 
 
 def about(why: Why, paint: Paint, cells: int) -> Iterator[str]:
@@ -54,6 +59,7 @@ def about(why: Why, paint: Paint, cells: int) -> Iterator[str]:
     if why.result not in (None, {}):
         result = visible(msgspec.json.encode(why.result).decode())
         yield _titled("result", clip(result, cells - _TITLE), paint)
+    yield from _of_an_attempt(why, paint, cells)
 
 
 def lost_cause(why: Why, paint: Paint, cells: int) -> Iterator[str]:
@@ -61,6 +67,20 @@ def lost_cause(why: Why, paint: Paint, cells: int) -> Iterator[str]:
     if why.lost_cause is not None:
         told = f"what led to this, event {why.lost_cause}, is no longer in the log"
         yield from (paint(line, "yellow") for line in wrapped(visible(told), cells))
+
+
+def _of_an_attempt(why: Why, paint: Paint, cells: int) -> Iterator[str]:
+    if why.fixes is not None:
+        yield _titled("fixes", f"attempt #{why.fixes}: ksi attempts show {why.fixes}", paint)
+    if why.state is None:
+        return
+    told = list(wrapped(visible(why.correction or "nothing", lines=True), cells - _TITLE))
+    for number, line in enumerate(told[:_LINES]):
+        yield _titled("" if number else "told", line, paint)
+    if len(told) > _LINES:
+        yield _titled("", paint(f"⋮ {len(told) - _LINES} lines", "dim"), paint)
+    seq = why.event.seq
+    yield _titled("attempt", f"{visible(why.state)}: ksi attempts show {seq}", paint)
 
 
 def _checked(checks: Sequence[PassedCheck], paint: Paint) -> str:

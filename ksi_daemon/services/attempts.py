@@ -112,7 +112,7 @@ class Attempts:
             return {"attempts": [await self._told(attempt, whole=True)]}
         wanted = _filter(data)
         found = await self._inbox.attempts(wanted)
-        counts = await self._inbox.counts(wanted)
+        counts = await self._inbox.counts(msgspec.structs.replace(wanted, state=None))
         return {
             "attempts": [await self._told(each) for each in found],
             "counts": {**counts.states, "kinds": counts.kinds, "fixes": counts.fixes},

@@ -15,6 +15,7 @@ import msgspec
 
 from ksi_daemon.errors import InvalidData, KsiError, NotFound
 from ksi_daemon.events import ErrorInfo, Event, Outcome
+from ksi_daemon.log.attempts import BadAttempt
 from ksi_daemon.registry import Handler
 from ksi_daemon.router import Context, Router, handles
 
@@ -84,12 +85,21 @@ class CausesReader(Protocol):
     async def bounds(self) -> tuple[int, int]: ...
 
 
+class AttemptReader(Protocol):
+    """What the log knows of calls that went wrong."""
+
+    async def attempt(self, seq: int) -> BadAttempt | None: ...
+
+    async def fixed_by(self, event_id: str) -> int | None: ...
+
+
 class Causes:
     """What led to an event, and what it led to."""
 
-    def __init__(self, router: Router, reader: CausesReader) -> None:
+    def __init__(self, router: Router, reader: CausesReader, attempts: AttemptReader) -> None:
         self._router = router
         self._reader = reader
+        self._attempts = attempts
 
     @handles("monitor:tree", effect="observe", example={"seq": 1})
     async def tree(self, data: Tree, ctx: Context) -> dict[str, Any]:
@@ -102,12 +112,17 @@ class Causes:
 
     @handles("monitor:why", effect="observe", example={"seq": 1})
     async def why(self, data: Which, ctx: Context) -> dict[str, Any]:
-        """Say why an event fired: its causes, the checks it passed, how it ended, its effects."""
+        """Say why an event fired: its causes, the checks it passed, how it ended, its effects.
+
+        Of a call that went wrong also its state as an attempt and what the agent was told of it,
+        and of an event that was submitted to fix one, which.
+        """
         event = await self._found(data)
         causes = await self._reader.causes(event.id)
         effects = await self._reader.effects(event.id)
         outcome = await self._reader.outcome(event.seq)
         first = causes[0] if causes else event
+        attempt = await self._attempts.attempt(event.seq) if event.call else None
         return {
             "event": event,
             "checks": _checks(event),
@@ -117,6 +132,9 @@ class Causes:
             "effects": [each for each in effects if each.id != event.id],
             # A cause that retention deleted, or that is no event of this log.
             "lost_cause": first.cause_id,
+            "state": attempt and attempt.state,
+            "correction": attempt and attempt.correction,
+            "fixes": await self._attempts.fixed_by(event.id),
         }
 
     async def _found(self, which: Which) -> Event:

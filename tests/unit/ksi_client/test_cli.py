@@ -114,7 +114,39 @@ REPLY = {
     "finish_reason": EVIL,
     "calls": [{"id": EVIL, "name": EVIL, "status": EVIL, "result": {EVIL: EVIL}}],
 }
+ERROR = {"code": EVIL, "message": EVIL, "hint": EVIL}
+ATTEMPT = {
+    "seq": 1,
+    "ts": "2026-01-31T12:00:00Z",
+    **dict.fromkeys(("state", "kind", "code", "agent_id", "provider", "model", "dialect"), EVIL),
+    **dict.fromkeys(("tool", "text", "correction"), EVIL),
+    "error": ERROR,
+    "repairs": [EVIL],
+    "start": 0,
+    "end": 1,
+    "reply": EVIL * 9,
+    "fixes": [
+        {"ts": "2026-01-31T12:00:00Z", "kind": kind, "source": EVIL, "reason": EVIL, "error": ERROR}
+        for kind in ("dismissed", "edited")
+    ],
+}
+FIXED = {"attempt": 1, "seq": 2, "event": EVIL, "status": EVIL, "result": {EVIL: EVIL}}
+WHY = {
+    "checks": [{"check": EVIL, "passed": True}],
+    "handler": {"kind": EVIL, "effect": EVIL, "summary": EVIL, "handlers": 2},
+    "result": {EVIL: EVIL},
+    "causes": [],
+    "effects": [],
+    "lost_cause": EVIL,
+    "state": EVIL,
+    "correction": EVIL * 9,
+}
 ANSWERS = {
+    "monitor:attempts": {
+        "attempts": [ATTEMPT],
+        "counts": {"open": 1, "kinds": {EVIL: 1}, "fixes": {EVIL: 1}},
+    },
+    "monitor:retry_attempt": FIXED,
     "agent:list": {"agents": [AGENT, AGENT]},
     "agent:send": REPLY,
     "agent:spawn": AGENT,
@@ -149,6 +181,9 @@ ANSWERS = {
         ["events"],
         ["tree", "1"],
         ["why", "1"],
+        ["attempts"],
+        ["attempts", "show", "1"],
+        ["attempts", "fix", "1", "--again"],
     ],
     ids=" ".join,
 )
@@ -162,6 +197,7 @@ def test_nothing_that_a_stranger_wrote_reaches_the_terminal_as_it_is(
     stub.answers |= ANSWERS | {
         "monitor:get_events": {"events": [event], "last_seq": 1},
         "monitor:tree": {"correlation_id": EVIL, "events": [event]},
+        "monitor:why": WHY | {"event": event},
     }
     result = ksi(*words, text=text)
     assert (result.exit_code, result.stderr) == (0, "")

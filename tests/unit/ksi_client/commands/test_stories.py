@@ -39,6 +39,9 @@ def _story(stub: StubDaemon) -> None:
             "causes": stub.log[:at],
             "effects": stub.log[at + 1 :],
             "lost_cause": "e0",
+            "state": "open" if key == 3 else None,
+            "correction": "Not run.\n" * 6 if key == 3 else None,
+            "fixes": 7 if key == 3 else None,
         }
 
     stub.answers["monitor:tree"] = tree
@@ -80,6 +83,17 @@ def test_why(ksi: Callable[..., Result]) -> None:
         "   │   handler   write, task: Do it.",
         '   │   result    {"n":1}',
         "   └─ ✓ #3  a:three  system",
+    ]
+
+
+def test_why_a_call_went_wrong_and_what_was_said_of_it(ksi: Callable[..., Result]) -> None:
+    assert ksi("why", "3").stdout.splitlines()[-8:] == [
+        '          result    {"n":1}',
+        "          fixes     attempt #7: ksi attempts show 7",
+        "          told      Not run.",
+        *["                    Not run."] * 3,
+        "                    ⋮ 3 lines",
+        "          attempt   open: ksi attempts show 3",
     ]
 
 

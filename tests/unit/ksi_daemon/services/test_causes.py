@@ -97,6 +97,21 @@ async def test_why_tells_causes_effects_handler_and_result(var: Path) -> None:
     assert of_reply["handler"]["kind"] == "notice"
 
 
+async def test_why_a_call_went_wrong_and_what_was_said_and_done(var: Path) -> None:
+    async with told(var) as peer:
+        unknown = await find(peer, patterns=["no:such"])
+        good = await find(peer, patterns=["agent:status"])
+        asked = {"attempt": unknown["seq"], "event": "system:mark", "data": {"label": "x"}}
+        fixed = await peer.ask("monitor:retry_attempt", asked)
+        of_unknown = await peer.ask("monitor:why", {"seq": unknown["seq"]})
+        of_fixed = await peer.ask("monitor:why", {"seq": fixed["seq"]})
+        of_good = await peer.ask("monitor:why", {"seq": good["seq"]})
+    assert of_unknown["state"] == "resolved"
+    assert of_unknown["correction"].startswith("Error unknown_tool: no handler for event 'no:such'")
+    assert (of_fixed["state"], of_fixed["fixes"]) == (None, unknown["seq"])
+    assert (of_good["state"], of_good["correction"], of_good["fixes"]) == (None, None, None)
+
+
 async def test_why_after_a_restart_is_the_same(var: Path) -> None:
     async with told(var) as peer:
         event = await find(peer, patterns=["agent:status"])
@@ -146,9 +161,12 @@ async def test_what_retention_deleted_is_told_from_what_never_was(var: Path) -> 
         status = await find(peer, patterns=["agent:status"])
         reply = await find(peer, patterns=["completion:result"])
     with closing(sqlite3.connect(var / "events.db")) as log, log:
-        for (trigger,) in log.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'"):
-            log.execute(f"DROP TRIGGER {trigger}")
+        log.execute(
+            "UPDATE anchor SET (seq, hash) = (SELECT seq, hash FROM events WHERE seq = ?)",
+            (reply["seq"],),
+        )
         log.execute("DELETE FROM events WHERE seq <= ?", (reply["seq"],))
+        log.execute("DELETE FROM outcomes WHERE at < ?", (reply["seq"],))
     async with running_daemon(var) as socket, connected(socket) as peer:
         why = await peer.ask("monitor:why", {"seq": status["seq"]})
         assert (why["causes"], why["lost_cause"]) == ([], reply["id"])
