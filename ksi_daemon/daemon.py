@@ -29,9 +29,9 @@ from ksi_daemon.log import EventLog
 from ksi_daemon.log.inbox import Inbox
 from ksi_daemon.log.purses import purse_used
 from ksi_daemon.log.reader import LogReader
-from ksi_daemon.loop import LoopLimits, Price, agreement, price_list
+from ksi_daemon.loop import LoopLimits, agreement, price_list
 from ksi_daemon.plugins import Plugins
-from ksi_daemon.providers.model import Provider
+from ksi_daemon.providers.model import Price, Provider
 from ksi_daemon.providers.pool import ProviderPool
 from ksi_daemon.router import Limits, Router
 from ksi_daemon.services.agents import Agents, Defaults, FamilyLimits, Mailboxes

@@ -11,7 +11,6 @@ What of such an object is about reading text goes to ``extraction``, the rest is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import inf
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
@@ -21,7 +20,7 @@ from ksi_daemon import extraction
 from ksi_daemon.errors import InvalidData, KsiError
 from ksi_daemon.events import matches
 from ksi_daemon.extraction import Protocol
-from ksi_daemon.providers.model import Usage
+from ksi_daemon.providers.model import Price
 
 __all__ = [
     "EVENT_DIALECTS",
@@ -29,7 +28,6 @@ __all__ = [
     "LoopLimits",
     "LoopSettings",
     "OnMalformed",
-    "Price",
     "agreement",
     "overridden",
     "price_list",
@@ -37,8 +35,6 @@ __all__ = [
 
 # A call in one of these is an event, any other is a call of a tool (CONFORMANCE C14).
 EVENT_DIALECTS: Final = frozenset({"ksi_tool_use", "event", "ksi_body"})
-
-_MILLION: Final = 1_000_000
 
 OnMalformed = Literal["ignore", "feedback", "reject_reply"]
 ResultStyle = Literal["user", "tool", "native", "auto"]
@@ -58,23 +54,11 @@ class LoopLimits(msgspec.Struct, frozen=True, kw_only=True):
     wall_s: float | None = None
 
 
-class Price(msgspec.Struct, frozen=True):
-    """What a model costs: US dollars for a million tokens that it reads, and that it writes."""
-
-    input: float
-    output: float
-
-    def of(self, usage: Usage) -> float:
-        """Return what *usage* costs in US dollars."""
-        cost = usage.input_tokens * self.input + usage.output_tokens * self.output
-        return cost / _MILLION
-
-
 def price_list(written: str) -> Callable[[str], Price | None]:
     """Return what gives the price of a model, None where *written* names none.
 
-    *written* is ``MODEL=IN/OUT`` for each model, with blanks between; a model may be a pattern
-    with ``*``, and the first that matches counts. Raise ValueError.
+    *written* is ``MODEL=IN/OUT`` or ``MODEL=IN/OUT/CACHED`` for each model, with blanks between; a
+    model may be a pattern with ``*``, and the first that matches counts. Raise ValueError.
     """
     prices = tuple(map(_priced, written.split()))
 
@@ -89,8 +73,8 @@ def _priced(entry: str) -> tuple[str, Price]:
     try:
         price = Price(*map(float, numbers.split("/")))
     except (TypeError, ValueError):
-        price = Price(-1, -1)
-    if not model or not (0 <= price.input < inf and 0 <= price.output < inf):
+        price = None
+    if not model or price is None:
         raise ValueError(f"{entry!r} is no price; want MODEL=IN/OUT, like gpt-*=2.5/10")
     return model, price
 

@@ -157,7 +157,11 @@ class _Counts(msgspec.Struct):
             self.cache_creation_input_tokens,
             self.cache_read_input_tokens,
         )
-        return Usage(sum(count or 0 for count in asked), self.output_tokens or 0)
+        return Usage(
+            sum(count or 0 for count in asked),
+            self.output_tokens or 0,
+            self.cache_read_input_tokens or 0,
+        )
 
 
 class _Message(msgspec.Struct):

@@ -25,7 +25,15 @@ from ksi_daemon.errors import ProviderError
 from ksi_daemon.providers.cli_output import Format, Output, Place, place_of, read_line, read_whole
 from ksi_daemon.providers.failures import shown
 from ksi_daemon.providers.history import prepare
-from ksi_daemon.providers.model import Capabilities, Completion, Overrides, Request, Usage
+from ksi_daemon.providers.model import (
+    Capabilities,
+    Completion,
+    Overrides,
+    Price,
+    Request,
+    Usage,
+    larger,
+)
 from ksi_daemon.providers.wire import MAX_REPLY_BYTES
 
 __all__ = ["CliProvider", "Spec", "build"]
@@ -55,7 +63,7 @@ class Spec(
 
     *output* is what it prints, *text* the place of the reply in that (known of claude, codex and
     gemini). *env* names variables that it gets beside PATH and HOME, *cwd* is where it runs, by
-    default where the daemon does. *timeout_s* bounds one reply.
+    default where the daemon does. *timeout_s* bounds one reply, *prices* say what its model costs.
     """
 
     argv: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -65,6 +73,7 @@ class Spec(
     env: tuple[str, ...] = ()
     cwd: str | None = None
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 600.0
+    prices: Price | None = None
     capabilities: Overrides = {}
 
     def __post_init__(self) -> None:
@@ -98,6 +107,7 @@ class CliProvider:
         max_bytes: int = MAX_REPLY_BYTES,
     ) -> None:
         self.model = spec.model or spec.program
+        self.price = spec.prices
         own = Capabilities(streaming=spec.output != "json", self_contained_tools=True)
         self.capabilities = msgspec.structs.replace(own, **spec.capabilities)
         self._spec = spec
@@ -265,10 +275,7 @@ class _Reading:
             self._failure = exc
 
     def _found(self, found: Format) -> None:
-        self._usage = Usage(
-            max(self._usage.input_tokens, found.usage.input_tokens),
-            max(self._usage.output_tokens, found.usage.output_tokens),
-        )
+        self._usage = larger(self._usage, found.usage)
         self._say(found.text or "")
 
     def _say(self, text: str) -> None:

@@ -130,9 +130,16 @@ def _at(value: Any, path: str) -> Any:
 
 
 def _usage(value: Any) -> Usage:
-    usage = _at(value, "usage")
-    counts = (_at(usage, "input_tokens"), _at(usage, "output_tokens"))
-    return Usage(*(count if type(count) is int and count > 0 else 0 for count in counts))
+    """Return what *value* says of tokens. claude leaves those of its cache out of the input,
+    codex does not."""
+
+    def count(name: str) -> int:
+        found = _at(value, f"usage.{name}")
+        return found if type(found) is int and found > 0 else 0
+
+    read = count("cache_read_input_tokens")
+    asked = count("input_tokens") + count("cache_creation_input_tokens") + read
+    return Usage(asked, count("output_tokens"), read or min(count("cached_input_tokens"), asked))
 
 
 def _unreadable(name: str, printed: str) -> ProviderError:

@@ -88,6 +88,7 @@ class FaultyProvider:
 
     def __init__(self, spec: Spec, provider: Provider) -> None:
         self.model = provider.model
+        self.price = provider.price
         self.capabilities = provider.capabilities
         self._provider = provider
         self._script = provider if isinstance(provider, ScriptedProvider) else None

@@ -140,6 +140,7 @@ class _Counts(msgspec.Struct, rename="camel"):
     prompt_token_count: int | None = None
     candidates_token_count: int | None = None
     thoughts_token_count: int | None = None
+    cached_content_token_count: int | None = None
 
 
 class _Chunk(msgspec.Struct, rename="camel"):
@@ -210,6 +211,7 @@ def _delta(chunk: _Chunk) -> Delta:
         usage=Usage(
             counts.prompt_token_count or 0,
             (counts.candidates_token_count or 0) + (counts.thoughts_token_count or 0),
+            counts.cached_content_token_count or 0,
         ),
     )
 

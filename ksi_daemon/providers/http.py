@@ -45,6 +45,7 @@ class HttpProvider:
     ) -> None:
         self.name = vendor.name
         self.model = vendor.model
+        self.price = vendor.price
         self.capabilities = vendor.capabilities
         self._vendor = vendor
         self._environ = environ

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias
+from math import inf
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -13,12 +14,17 @@ __all__ = [
     "Completion",
     "Message",
     "Overrides",
+    "Price",
     "Provider",
     "Request",
     "StopReason",
     "Tool",
     "Usage",
+    "larger",
+    "priced",
 ]
+
+_MILLION: Final = 1_000_000
 
 StopReason = Literal["stop", "length", "tool_calls", "content_filter"]
 Capability = Literal["streaming", "native_tool_calls", "free_tool_role", "self_contained_tools"]
@@ -66,11 +72,45 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     extra: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Usage(msgspec.Struct, frozen=True):
-    """Tokens, as the provider counts them; 0 where it does not say."""
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens, as the provider counts them; 0 where it does not say.
 
-    input_tokens: int = 0
-    output_tokens: int = 0
+    *cached_tokens* are those of *input_tokens* that it had in its cache.
+    """
+
+    # Factories, because msgspec leaves out what equals a plain default and these are always told.
+    input_tokens: int = msgspec.field(default_factory=int)
+    output_tokens: int = msgspec.field(default_factory=int)
+    cached_tokens: int = 0
+
+
+def larger(known: Usage, said: Usage) -> Usage:
+    """Return the larger of each count: vendors count up, and some say one of them at a time."""
+    return Usage(
+        max(known.input_tokens, said.input_tokens),
+        max(known.output_tokens, said.output_tokens),
+        max(known.cached_tokens, said.cached_tokens),
+    )
+
+
+class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a model costs: US dollars for a million tokens that it reads (*in*), that it writes
+    (*out*), and that it reads from its vendor's cache (*cached*; without it, as any other)."""
+
+    input: float = msgspec.field(name="in")
+    output: float = msgspec.field(name="out")
+    cached: float | None = None
+
+    def __post_init__(self) -> None:
+        if not all(0 <= each < inf for each in (self.input, self.output, self.cached or 0)):
+            raise ValueError("a price is a number of US dollars, 0 or more")
+
+    def of(self, usage: Usage) -> float:
+        """Return what *usage* costs in US dollars."""
+        cached = self.input if self.cached is None else self.cached
+        fresh = usage.input_tokens - usage.cached_tokens
+        cost = fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output
+        return cost / _MILLION
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,18 +119,28 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     *stop_reason* is None when the text may not be whole: what looks like a call in it must not
     fire. *incomplete* then says why, for a person. *message* is the vendor's own message if it
     holds native calls, for ``extraction.read_native``. *first_token_ms* and *latency_ms* are
-    measured by the shell that asked, over the last of *attempts*.
+    measured by the shell that asked, over the last of *attempts*. *usd* is what it cost, None if
+    nobody knows (``priced``).
     """
 
     text: str
     stop_reason: StopReason | None
     model: str
     usage: Usage = Usage()
+    usd: float | None = None
     latency_ms: float = 0.0
     first_token_ms: float | None = None
     attempts: int = 1
     incomplete: str | None = None
     message: dict[str, Any] | None = None
+
+
+def priced(completion: Completion, price: Price | None) -> Completion:
+    """Return *completion* with what it cost, if its price and its tokens are known."""
+    usage = completion.usage
+    if price is None or not (usage.input_tokens or usage.output_tokens):
+        return completion
+    return msgspec.structs.replace(completion, usd=round(price.of(usage), 9))
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,10 +163,12 @@ Overrides: TypeAlias = dict[Capability, bool]
 
 
 class Provider(Protocol):
-    """A source of completions. *name* is its word in reports, *model* the default model."""
+    """A source of completions. *name* is its word in reports, *model* the default model, *price*
+    what its object says that a model costs, None if it says nothing."""
 
     name: str
     model: str
+    price: Price | None
     capabilities: Capabilities
 
     async def complete(

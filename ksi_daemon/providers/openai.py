@@ -157,9 +157,18 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
 class _Counts(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+    def usage(self) -> Usage:
+        cached = (self.prompt_tokens_details or _Details()).cached_tokens
+        return Usage(self.prompt_tokens or 0, self.completion_tokens or 0, cached or 0)
 
 
 class _Chunk(msgspec.Struct):
@@ -179,7 +188,6 @@ def _chunk(value: Any) -> _Chunk:
 
 
 def _delta(chunk: _Chunk) -> Delta:
-    usage = chunk.usage or _Counts()
     # One choice is asked for; a server that sends more must not have them mixed.
     choice = next((c for c in chunk.choices or () if c.index == 0), _Choice())
     words = choice.delta or choice.message or _Words()
@@ -191,7 +199,7 @@ def _delta(chunk: _Chunk) -> Delta:
         finish=finish,
         stop_reason=_STOP_REASONS.get(finish or ""),
         model=chunk.model,
-        usage=Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0),
+        usage=(chunk.usage or _Counts()).usage(),
     )
 
 

@@ -123,6 +123,7 @@ class Retrying:
     ) -> None:
         self.name = provider.name
         self.model = provider.model
+        self.price = provider.price
         self.capabilities = provider.capabilities
         self._provider = provider
         self._policy = policy

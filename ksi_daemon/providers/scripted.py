@@ -17,6 +17,7 @@ from ksi_daemon.providers.model import (
     Capabilities,
     Capability,
     Completion,
+    Price,
     Request,
     StopReason,
     Usage,
@@ -72,12 +73,13 @@ class Spec(
 ):
     """A script. After its end each reply is empty ("stop"), or it begins anew ("repeat").
 
-    *capabilities* are what it shall pass for.
+    *capabilities* are what it shall pass for, *prices* what it shall cost.
     """
 
     replies: tuple[str | Reply, ...]
     on_empty: Literal["stop", "repeat"] = "stop"
     model: str = "scripted"
+    prices: Price | None = None
     capabilities: dict[Capability, bool] = {}
 
     def __post_init__(self) -> None:
@@ -100,6 +102,7 @@ class ScriptedProvider:
 
     def __init__(self, spec: Spec) -> None:
         self.model = spec.model
+        self.price = spec.prices
         self.capabilities = msgspec.structs.replace(_OWN, **spec.capabilities)
         self._repeat = spec.on_empty == "repeat"
         self._replies = tuple(_reply(reply) for reply in spec.replies)
@@ -161,7 +164,7 @@ def _error(written: str | Failure) -> ProviderError:
 
 
 def _usage(request: Request, text: str) -> Usage:
-    asked = sum(len(message.content) for message in request.messages)
+    asked = sum([len(message.content) for message in request.messages])
     return Usage(_tokens(asked), _tokens(len(text)))
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ksi_daemon.providers.access import check_base_url
-from ksi_daemon.providers.model import Capabilities, Overrides
+from ksi_daemon.providers.model import Capabilities, Overrides, Price
 from ksi_daemon.providers.wire import Timeouts
 
 __all__ = ["Server", "ServerSpec"]
@@ -18,8 +18,8 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A server that completes.
 
     *api_key_env* names the variable that holds its key. *temperature* and *max_tokens* are for
-    requests that name none. *capabilities* say what the vendor's own do not, *extra* are fields
-    for each body.
+    requests that name none. *prices* say what its model costs. *capabilities* say what the
+    vendor's own do not, *extra* are fields for each body.
     """
 
     model: str
@@ -27,6 +27,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     api_key_env: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    prices: Price | None = None
     timeouts: Timeouts = Timeouts()
     capabilities: Overrides = {}
     extra: dict[str, Any] = {}
@@ -46,6 +47,7 @@ class Server:
         """*host* is the vendor's own: only that one gets the key of *key_env* unasked."""
         self.is_official = urlsplit(spec.base_url).hostname == host
         self.model = spec.model
+        self.price = spec.prices
         self.base_url = spec.base_url
         self.timeouts = spec.timeouts
         self.api_key_env = spec.api_key_env or (key_env if self.is_official else None)

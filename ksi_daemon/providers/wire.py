@@ -13,7 +13,15 @@ import msgspec
 
 from ksi_daemon.errors import ProviderError
 from ksi_daemon.providers.failures import shown
-from ksi_daemon.providers.model import Capabilities, Completion, Request, StopReason, Usage
+from ksi_daemon.providers.model import (
+    Capabilities,
+    Completion,
+    Price,
+    Request,
+    StopReason,
+    Usage,
+    larger,
+)
 from ksi_daemon.providers.native_calls import NativeCalls, Pieces
 
 __all__ = ["MAX_REPLY_BYTES", "Delta", "Timeouts", "Transcript", "Vendor"]
@@ -63,6 +71,9 @@ class Vendor(Protocol):
 
     @property
     def model(self) -> str: ...
+
+    @property
+    def price(self) -> Price | None: ...
 
     @property
     def base_url(self) -> str: ...
@@ -133,7 +144,7 @@ class Transcript:
     def add(self, delta: Delta) -> str:
         """Take *delta* and return the text that it brought and that there was room for."""
         self._model = delta.model or self._model
-        self._usage = _larger(self._usage, delta.usage)
+        self._usage = larger(self._usage, delta.usage)
         self._last = self._last or delta.last
         if delta.finish is not None:
             self._finish, self._stop_reason = delta.finish, delta.stop_reason
@@ -186,13 +197,6 @@ class Transcript:
         if self._stop_reason is None:
             return f"the finish reason {shown(self._finish)!r} is no normal end"
         return None
-
-
-def _larger(known: Usage, said: Usage) -> Usage:
-    """Return the larger of each count: vendors count up, and some say one of the two at a time."""
-    return Usage(
-        max(known.input_tokens, said.input_tokens), max(known.output_tokens, said.output_tokens)
-    )
 
 
 def _whole(text: str) -> tuple[str, str]:

@@ -86,6 +86,47 @@ async def test_K7_every_finish_reason_is_reached(
         assert [each["error"]["code"] for each in failed] == [answer["error"]["code"]]
 
 
+@pytest.mark.parametrize(
+    ("prices", "reason"),
+    [
+        pytest.param({"in": 1_000_000, "out": 0}, "halted", id="dear"),
+        pytest.param({"in": 0, "out": 0}, "stop", id="free"),
+        pytest.param(None, "no_price", id="unknown"),
+    ],
+)
+async def test_K7_a_budget_of_money_goes_by_the_prices_of_the_provider(
+    prices: dict[str, float] | None, reason: str
+) -> None:
+    provider = {"type": "scripted", "replies": [setting(1), "Done."], "prices": prices}
+    async with house() as at:
+        await at.spawn(provider=provider, allow=["state:*"], limits={"usd": 1})
+        assert (await at.send())["finish_reason"] == reason
+
+
+@pytest.mark.parametrize(
+    ("provider", "settings", "usd"),
+    [
+        pytest.param({"prices": {"in": 0, "out": 1_000_000}}, {}, 2.0, id="its own price"),
+        pytest.param({}, {"prices": "scripted=0/500000"}, 1.0, id="the price of its model"),
+        pytest.param(
+            {"prices": {"in": 0, "out": 0}}, {"prices": "scripted=9/9"}, 0.0, id="its own first"
+        ),
+        pytest.param({}, {}, None, id="no price is unknown, not 0"),
+    ],
+)
+async def test_K7_a_completion_says_what_it_cost(
+    provider: dict[str, Any], settings: dict[str, Any], usd: float | None
+) -> None:
+    async with house(**settings) as at:
+        spec = {"type": "scripted", "replies": ["x" * 8], "on_empty": "repeat", **provider}
+        await at.spawn(provider=spec)
+        await at.send()
+        once = await at.ksi.request("completion:run", {"prompt": "go", "provider": spec})
+        told = [each["data"] for each in await at.logged("completion:result")]
+    assert [data.get("usd") for data in told] == [usd, usd]
+    assert once["usd"] == usd
+
+
 async def test_K7_a_budget_that_is_halted_says_which() -> None:
     async with house() as at:
         await at.spawn(*SETTINGS, allow=["state:*"], limits={"tokens": 1})

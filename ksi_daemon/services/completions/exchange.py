@@ -26,8 +26,7 @@ from ksi_daemon.errors import ProviderError, StorageError
 from ksi_daemon.events import CallRef, ErrorInfo, Event, Outcome, Piece
 from ksi_daemon.extraction import Call, Rejected
 from ksi_daemon.log import statements
-from ksi_daemon.loop import Price
-from ksi_daemon.providers.model import Completion, Message, Request
+from ksi_daemon.providers.model import Completion, Message, Price, Request, priced
 from ksi_daemon.router import Router, Submission, Submitted, new_id
 from ksi_daemon.security import SYSTEM
 from ksi_daemon.security.provenance import Guard, is_harmless, texts_of
@@ -85,9 +84,10 @@ class Exchange:
         self._known_manners = known_manners
         self._inbound = inbound
         self._manner: Manner = session.manner(inbound.protocol)
-        price = price_of(session.model or session.provider.model)
+        provider = session.provider
+        self._price = provider.price or price_of(session.model or provider.model)
         self._cutoff = cutoff
-        self._progress = Progress(session.limits, self._manner, price, _counts(cutoff))
+        self._progress = Progress(session.limits, self._manner, self._price, _counts(cutoff))
         self._began = time.monotonic() - self._progress.counts.seconds
         self._wire = Wire(self._manner, session.provider.capabilities)
         self._text = ""
@@ -170,7 +170,7 @@ class Exchange:
         if not completion.latency_ms:
             elapsed = (time.perf_counter() - started) * 1000
             completion = msgspec.structs.replace(completion, latency_ms=round(elapsed, 3))
-        return completion
+        return priced(completion, self._price)
 
     def _listener(self) -> Callable[[str], None] | None:
         """Return what takes the text of the next reply as it comes, None if nobody listens."""

@@ -14,8 +14,8 @@ import msgspec
 from ksi_daemon.conversation import Manner
 from ksi_daemon.errors import KsiError
 from ksi_daemon.extraction import Call
-from ksi_daemon.loop import LoopLimits, Price
-from ksi_daemon.providers.model import Completion, Request, Usage
+from ksi_daemon.loop import LoopLimits
+from ksi_daemon.providers.model import Completion, Price, Request, Usage
 from ksi_daemon.services.completions.blocks import Done, is_fault
 
 __all__ = ["FAILURES", "Counts", "Fault", "Progress"]
@@ -76,7 +76,7 @@ class Progress:
             raise KsiError(
                 "the agent has a budget of money, and its model has no price",
                 code="no_price",
-                hint="give one with the setting prices, like MODEL=IN/OUT",
+                hint="give one with prices in its provider, or with the setting prices",
             )
         self.counts = counts or Counts()
         self._limits = limits

@@ -47,7 +47,10 @@ def completion_data(
     found: Extraction,
     nonce: str | None = None,
 ) -> dict[str, Any]:
-    """Return the data of the completion:result event: what a restart needs, what people ask."""
+    """Return the data of the completion:result event: what a restart needs, what people ask.
+
+    They hold what it cost in US dollars where that is known.
+    """
     return {
         "turn": turn,
         "provider": provider.name,
@@ -55,6 +58,7 @@ def completion_data(
         "stop_reason": completion.stop_reason,
         "latency_ms": completion.latency_ms,
         "usage": completion.usage,
+        **({} if completion.usd is None else {"usd": completion.usd}),
         "text": completion.text,
         **({"nonce": nonce} if nonce else {}),
         **({"incomplete": completion.incomplete} if completion.incomplete else {}),
@@ -112,6 +116,7 @@ def completion_row(
         latency_ms=completion.latency_ms,
         input_tokens=completion.usage.input_tokens,
         output_tokens=completion.usage.output_tokens,
+        cached_tokens=completion.usage.cached_tokens,
         extractor=extraction.EXTRACTOR_VERSION,
         counts=counts,
     )

@@ -11,7 +11,7 @@ import msgspec
 from ksi_daemon.conversation import Answer, Cutoff, Inbound, Session
 from ksi_daemon.errors import Conflict, Denied, InvalidData, KsiError, NotFound
 from ksi_daemon.events import ErrorInfo, Outcome
-from ksi_daemon.loop import Price
+from ksi_daemon.providers.model import Price
 from ksi_daemon.router import (
     Context,
     Nothing,
@@ -101,7 +101,8 @@ class Completions:
         scope = self._asked[request_id] = anyio.CancelScope()
         try:
             with scope:
-                return await complete(data, provider, ctx)
+                price = provider.price or self._price_of(data.model or provider.model)
+                return await complete(data, provider, price, ctx)
         except KsiError as exc:
             self._tell("completion:error", ctx, {"error": exc.info()}, exc.info())
             raise

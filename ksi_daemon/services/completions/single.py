@@ -17,7 +17,7 @@ from ksi_daemon.extraction import Tool
 from ksi_daemon.extraction.schemas import flaw
 from ksi_daemon.log import statements
 from ksi_daemon.loop import agreement
-from ksi_daemon.providers.model import Completion, Message, Provider
+from ksi_daemon.providers.model import Completion, Message, Price, Provider, priced
 from ksi_daemon.router import Context, Submission, new_id
 from ksi_daemon.security import SYSTEM
 from ksi_daemon.services.completions.blocks import Reading, read
@@ -68,7 +68,9 @@ def check(ask: Ask) -> None:
             raise InvalidData(f"the schema of {tool.name!r}: {wrong}", details=details)
 
 
-async def complete(ask: Ask, provider: Provider, ctx: Context) -> dict[str, Any]:
+async def complete(
+    ask: Ask, provider: Provider, price: Price | None, ctx: Context
+) -> dict[str, Any]:
     """Ask *provider* and log the completion; return what it said and what is in it."""
     manner = manner_of(
         agreement(ask.protocol),
@@ -79,7 +81,7 @@ async def complete(ask: Ask, provider: Provider, ctx: Context) -> dict[str, Any]
     )
     wire = Wire(manner, provider.capabilities)
     request = wire.request(manner, _conversation(ask), ask.model)
-    completion = await provider.complete(request)
+    completion = priced(await provider.complete(request), price)
     completion_id = new_id()
     reading = await read(completion, completion_id, manner)
     await _log(completion_id, ctx, manner, provider, completion, reading)
@@ -133,6 +135,7 @@ def _told(completion_id: str, completion: Completion, reading: Reading) -> dict[
         "stop_reason": completion.stop_reason,
         "model": completion.model,
         "usage": completion.usage,
+        "usd": completion.usd,
         **({"incomplete": completion.incomplete} if completion.incomplete else {}),
         **extraction.to_json(found),
         "corrections": extraction.corrections(found.rejected) or None,

@@ -6,8 +6,8 @@ import pytest
 
 from ksi_daemon import extraction
 from ksi_daemon.errors import KsiError
-from ksi_daemon.loop import Agreement, LoopSettings, Price, agreement, overridden, price_list
-from ksi_daemon.providers.model import Usage
+from ksi_daemon.loop import Agreement, LoopSettings, agreement, overridden, price_list
+from ksi_daemon.providers.model import Price
 
 
 @pytest.mark.parametrize(
@@ -90,20 +90,23 @@ def test_what_a_broken_block_leads_to(wanted: Any, malformed: str) -> None:
     assert agreement(wanted).on_malformed == malformed
 
 
-def test_a_price_is_for_a_million_tokens() -> None:
-    assert Price(2.0, 10.0).of(Usage(500_000, 100_000)) == 2.0
-
-
 @pytest.mark.parametrize(
     ("model", "price"),
-    [("small-1", Price(0.5, 2.0)), ("small", None), ("big=1", Price(3.0, 15.0)), ("x", None)],
+    [
+        ("small-1", Price(0.5, 2.0)),
+        ("small", None),
+        ("big=1", Price(3.0, 15.0)),
+        ("x", None),
+        ("cached", Price(3, 15, 0.3)),
+    ],
 )
 def test_the_first_pattern_that_matches_says_the_price(model: str, price: Price | None) -> None:
-    assert price_list("small-*=0.5/2  big=1=3/15 small-1=9/9")(model) == price
+    written = "small-*=0.5/2  big=1=3/15 small-1=9/9 cached=3/15/0.3"
+    assert price_list(written)(model) == price
 
 
 @pytest.mark.parametrize(
-    "written", ["free", "m=1", "m=1/2/3", "m=a/b", "=1/2", "m=-1/2", "m=nan/1", "m=1/inf"]
+    "written", ["free", "m=1", "m=1/2/3/4", "m=a/b", "=1/2", "m=-1/2", "m=nan/1", "m=1/inf"]
 )
 def test_what_is_no_price(written: str) -> None:
     with pytest.raises(ValueError, match="is no price; want MODEL=IN/OUT"):

@@ -205,6 +205,22 @@ def piece(**delta: Any) -> tuple[Any, ...]:
             Delta(finish="end_turn", stop_reason="stop", usage=Usage(0, 3)),
             id="why it ended",
         ),
+        pytest.param(
+            event(
+                "message_start",
+                message={
+                    "model": "m-1",
+                    "usage": {
+                        "input_tokens": 1,
+                        "cache_creation_input_tokens": 2,
+                        "cache_read_input_tokens": 4,
+                        "output_tokens": 1,
+                    },
+                },
+            ),
+            Delta(model="m-1", usage=Usage(7, 1, 4)),
+            id="what was in the cache is told beside the rest",
+        ),
     ],
 )
 def test_read(data: str, delta: Delta) -> None:

@@ -115,6 +115,34 @@ async def test_text_streams_whatever_its_pieces() -> None:
             id="json",
         ),
         pytest.param(
+            [
+                {
+                    "type": "result",
+                    "result": "hi",
+                    "usage": {
+                        "input_tokens": 3,
+                        "cache_creation_input_tokens": 20,
+                        "cache_read_input_tokens": 100,
+                        "output_tokens": 2,
+                    },
+                }
+            ],
+            CLAUDE,
+            "hi",
+            Usage(123, 2, 100),
+            id="a cache beside the input",
+        ),
+        pytest.param(
+            [
+                {"type": "done", "item": {"type": "say", "text": "a"}},
+                {"usage": {"input_tokens": 9, "cached_input_tokens": 8, "output_tokens": 1}},
+            ],
+            STREAM,
+            "a",
+            Usage(9, 1, 8),
+            id="a cache within the input",
+        ),
+        pytest.param(
             [{"a": [{"b": "hi"}], "usage": {"input_tokens": "many"}}],
             {"output": "json", "text": {"path": "a.0.b"}},
             "hi",

@@ -168,6 +168,7 @@ class Recorded:
 
     name = "recorded"
     model = "r"
+    price = None
     capabilities = build({"type": "scripted", "replies": []}).capabilities
 
     def __init__(self) -> None:

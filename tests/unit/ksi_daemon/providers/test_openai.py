@@ -120,7 +120,25 @@ def test_body(spec: dict[str, Any], request_: Request, added: dict[str, Any]) ->
             id="usage",
         ),
         pytest.param(
+            json.dumps(
+                {
+                    "usage": {
+                        "prompt_tokens": 5,
+                        "completion_tokens": 2,
+                        "prompt_tokens_details": {"cached_tokens": 4},
+                    },
+                }
+            ),
+            Delta(usage=Usage(5, 2, 4)),
+            id="usage of a cache",
+        ),
+        pytest.param(
             json.dumps({"choices": None, "usage": {"prompt_tokens": None}}), Delta(), id="nulls"
+        ),
+        pytest.param(
+            json.dumps({"usage": {"prompt_tokens": 1, "prompt_tokens_details": None}}),
+            Delta(usage=Usage(1)),
+            id="no details",
         ),
         pytest.param('{"type": "ping"}', Delta(), id="a chunk of something else"),
         pytest.param(" [DONE]", Delta(last=True), id="DONE"),

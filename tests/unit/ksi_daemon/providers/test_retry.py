@@ -25,6 +25,7 @@ class Flaky:
 
     name = "flaky"
     model = "m"
+    price = None
     capabilities = Capabilities()
 
     def __init__(self, *errors: ProviderError, speaks: bool = False) -> None:

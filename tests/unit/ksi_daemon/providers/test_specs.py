@@ -10,10 +10,11 @@ from ksi_daemon.errors import InvalidData
 from ksi_daemon.providers import PROVIDERS, build
 
 OPENAI_FIELDS = (
-    "fields: model, base_url, api_key_env, temperature, max_tokens, timeouts, capabilities, extra"
+    "fields: model, base_url, api_key_env, temperature, max_tokens, prices, timeouts,"
+    " capabilities, extra"
 )
 TYPES = f"types: {', '.join(sorted(PROVIDERS))}"
-SCRIPTED_FIELDS = "fields: replies, on_empty, model, capabilities"
+SCRIPTED_FIELDS = "fields: replies, on_empty, model, prices, capabilities"
 
 SPECS = [
     pytest.param({"type": "scripted", "replies": []}, "scripted", "scripted", id="empty script"),

@@ -9,8 +9,8 @@ from ksi_daemon.conversation import CallReport, Manner, manner_of
 from ksi_daemon.errors import KsiError
 from ksi_daemon.events import ErrorInfo
 from ksi_daemon.extraction import Call, Rejected
-from ksi_daemon.loop import LoopLimits, Price, agreement
-from ksi_daemon.providers.model import Capabilities, Completion, Message, Request, Usage
+from ksi_daemon.loop import LoopLimits, agreement
+from ksi_daemon.providers.model import Capabilities, Completion, Message, Price, Request, Usage
 from ksi_daemon.services.completions.blocks import Block, Done
 from ksi_daemon.services.completions.progress import Counts, Fault, Progress
 

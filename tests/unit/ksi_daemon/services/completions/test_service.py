@@ -110,6 +110,7 @@ class Stubborn:
     """A provider that cannot be cancelled: it ends when it is released."""
 
     name = model = "stubborn"
+    price = None
     capabilities = Capabilities()
 
     def __init__(self) -> None:
