@@ -39,6 +39,7 @@ class Entry(NamedTuple):
 COMMANDS: Final[Mapping[str, Entry]] = {
     "up": Entry("Daemon", "daemon", "Start the daemon, in the foreground or with -d behind."),
     "down": Entry("Daemon", "daemon", "Stop the daemon and wait until it is gone."),
+    "doctor": Entry("Daemon", "doctor", "Say what is wrong, and how to mend it."),
     "demo": Entry("Daemon", "demo", "Watch three agents work; no model needed."),
     "stats": Entry("Daemon", "reports", "Show how the daemon fares and what its log holds."),
     "spawn": Entry("Agents", "agents", "Bring an agent to life."),

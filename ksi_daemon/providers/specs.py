@@ -18,7 +18,7 @@ import msgspec
 from ksi_daemon.errors import InvalidData, nearest
 from ksi_daemon.providers.model import Provider
 
-__all__ = ["PROVIDERS", "build"]
+__all__ = ["PROVIDERS", "build", "spec_of"]
 
 # A new type is one file and one row here.
 PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
@@ -52,11 +52,17 @@ def build(
     field and the remedy.
     """
     module = _module(spec.get("type"))
+    converted = spec_of(spec)
+    if hasattr(module, "wrap"):
+        return module.wrap(converted, (inner or build)(spec["of"]))
+    return module.build(converted)
+
+
+def spec_of(spec: Mapping[str, Any]) -> msgspec.Struct:
+    """Return *spec* as its type has it, with what it leaves out; raise InvalidData."""
+    module = _module(spec.get("type"))
     try:
-        converted = msgspec.convert(spec, module.Spec)
-        if hasattr(module, "wrap"):
-            return module.wrap(converted, (inner or build)(spec["of"]))
-        return module.build(converted)
+        return msgspec.convert(spec, module.Spec)
     except msgspec.ValidationError as exc:
         raise InvalidData(f"provider: {exc}", hint=_hint(spec, module.Spec)) from exc
 

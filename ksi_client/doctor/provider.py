@@ -1,0 +1,76 @@
+"""A check of the provider that the settings name: its key is there, and somebody answers.
+
+It is asked for nothing, and no key is sent: any answer over HTTP will do.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from ksi_client.doctor.finding import Finding
+from ksi_client.doctor.patient import Patient
+from ksi_daemon import __version__
+from ksi_daemon.config import Settings
+from ksi_daemon.errors import KsiError
+from ksi_daemon.providers.access import api_key
+from ksi_daemon.providers.specs import spec_of
+
+__all__ = ["provider"]
+
+TIMEOUT_S: Final = 5.0
+
+
+def provider(patient: Patient) -> Iterator[Finding]:
+    """The provider of the settings, if they name one, is there."""
+    settings = patient.settings
+    if not isinstance(settings, Settings):
+        return
+    if settings.provider is None:
+        yield Finding("provider", "ok", "the settings name none; components and spawns may")
+        return
+    given = {
+        "type": settings.provider,
+        "base_url": settings.base_url,
+        "api_key_env": settings.api_key_env,
+        "model": settings.model or "any",
+    }
+    try:
+        spec = spec_of({name: value for name, value in given.items() if value is not None})
+        url = getattr(spec, "base_url", None)
+        if url is None:
+            yield _command(settings.provider, getattr(spec, "argv", ()))
+            return
+        api_key(getattr(spec, "api_key_env", None), url, patient.environ)
+    except KsiError as exc:
+        fix = f"export {settings.api_key_env}=…" if settings.api_key_env else None
+        yield Finding("provider", "fail", exc.message, fix)
+        return
+    yield _answer(settings.provider, url)
+
+
+def _command(name: str, argv: Any) -> Finding:
+    if argv and shutil.which(argv[0]) is None:
+        return Finding("provider", "fail", f"{name}: there is no command {argv[0]!r}")
+    return Finding("provider", "ok", name)
+
+
+def _answer(name: str, url: str) -> Finding:
+    target = urlsplit(url)
+    made = HTTPSConnection if target.scheme == "https" else HTTPConnection
+    connection = made(target.hostname or "", target.port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", target.path or "/", headers={"User-Agent": f"ksi/{__version__}"})
+        status = connection.getresponse().status
+    except (OSError, HTTPException) as exc:
+        why = str(exc) or type(exc).__name__
+        fix = f"curl -sS -o /dev/null {url}"
+        return Finding("provider", "fail", f"{name} at {url} does not answer: {why}", fix)
+    finally:
+        connection.close()
+    if status >= 500:
+        return Finding("provider", "warn", f"{name} at {url} answers with status {status}")
+    return Finding("provider", "ok", f"{name} at {url} answers")
