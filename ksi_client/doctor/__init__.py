@@ -1,7 +1,7 @@
 """What can be wrong with a ksi, one check each. ``ksi doctor`` runs them all.
 
-A check looks and changes nothing of what is kept. It works on whatever is there: no daemon, a stuck one, a var
-that is broken. What it finds is a value, with the command that mends it.
+A check looks and changes nothing of what is kept. It works on whatever is there: no daemon, a
+stuck one, a var that is broken. What it finds is a value, with the command that mends it.
 """
 
 from __future__ import annotations
