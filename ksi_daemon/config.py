@@ -39,9 +39,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     *provider*, *base_url*, *api_key_env* and *model* are for agents that name no provider,
     *protocol* is the preset of those that name none. *prices* are ``MODEL=IN/OUT`` in US dollars
-    for a million tokens, with blanks between (``loop.price_list``). What is None has no bound.
-    *http_port* None keeps the HTTP door closed. *mcp_profile* is what programs may do that ask over
-    MCP and name no other.
+    for a million tokens, with blanks between (``loop.price_list``). What is None has no bound;
+    *retention_days* and *retention_bytes* have none when they are 0. *http_port* None keeps the
+    HTTP door closed. *mcp_profile* is what programs may do that ask over MCP and name no other.
     """
 
     var: str
@@ -49,6 +49,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     plugins: str | None = None
     durability: Literal["power", "process"] = "power"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    retention_days: Annotated[float, msgspec.Meta(ge=0)] = 30.0
+    retention_bytes: Annotated[int, msgspec.Meta(ge=0)] = 4 * 1024 * 1024 * 1024
 
     provider: str | None = None
     base_url: str | None = None

@@ -44,6 +44,7 @@ from ksi_daemon.services.extraction import Extraction
 from ksi_daemon.services.mcp import McpServers
 from ksi_daemon.services.monitor import Monitor
 from ksi_daemon.services.permissions import Permissions
+from ksi_daemon.services.retention import Retention
 from ksi_daemon.services.routing import Rules, Timers
 from ksi_daemon.services.state import State
 from ksi_daemon.services.subscriptions import Subscriptions
@@ -116,6 +117,7 @@ class House(NamedTuple):
     pool: ProviderPool
     plugins: Plugins
     mcp: McpServers
+    retention: Retention
 
 
 class Daemon:
@@ -158,6 +160,7 @@ class Daemon:
             tasks.start_soon(house.rules.run)
             tasks.start_soon(house.timers.run)
             tasks.start_soon(house.plugins.watch)
+            tasks.start_soon(house.retention.run)
             tasks.start_soon(collect_when_quiet, router.counts.total)
             await house.programs.start(tasks)
             await house.server.start()
@@ -234,6 +237,13 @@ class Daemon:
         mcp = McpServers(router, reader, tasks, files)
         agents, mailboxes = _agents(settings, router, reader, components, completions, tasks, pool)
         rules, timers, approvals = _standing(router, reader, agents, self._clock)
+        retention = Retention(
+            router,
+            event_log,
+            self._clock,
+            days=settings.retention_days,
+            limit_bytes=settings.retention_bytes,
+        )
         gauges = {
             "connections": lambda: len(server.connections),
             "agents": lambda: len(agents),
@@ -257,6 +267,7 @@ class Daemon:
             timers,
             Tools(router, plugins),
             mcp,
+            retention,
         ):
             router.include(service)
         programs = _programs(settings, router, components, files)
@@ -272,6 +283,7 @@ class Daemon:
             pool,
             plugins,
             mcp,
+            retention,
         )
 
     def _system(self, router: Router, gauges: dict[str, Callable[[], Any]]) -> System:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, overload
 
 import msgspec
 
@@ -14,6 +14,18 @@ __all__ = ["Moment", "moment_of"]
 Moment = float | str
 # A text without a zone would mean another time wherever it is read.
 _Zoned = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+@overload
+def moment_of(value: Moment, name: str) -> datetime: ...
+
+
+@overload
+def moment_of(value: None, name: str) -> None: ...
+
+
+@overload
+def moment_of(value: Moment | None, name: str) -> datetime | None: ...
 
 
 def moment_of(value: Moment | None, name: str) -> datetime | None:

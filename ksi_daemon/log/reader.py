@@ -95,10 +95,21 @@ class LogReader:
         return found
 
     async def event(self, key: str | int) -> Event | None:
-        """Return the event of an id or a seq, None if there is none."""
+        """Return the event of an id or a seq, None if there is none.
+
+        By its id also one that was pruned, if something that lives still names it.
+        """
         column = "seq" if isinstance(key, int) else "id"
         found = await self._events(f"WHERE e.{column} = ?", (key,))
+        if not found and isinstance(key, str):
+            rows = await self._rows(self._queries["kept_event"], (key,))
+            found = [event_from_row(row) for row in rows]
         return found[0] if found else None
+
+    async def newest(self) -> datetime | None:
+        """Return the time of the newest event, None in an empty log."""
+        rows = await self._rows(self._queries["newest_time"])
+        return moment(rows[0][0]) if rows else None
 
     async def outcome(self, seq: int) -> Outcome | None:
         """Return how an event ended; None if it has not, or is not there."""

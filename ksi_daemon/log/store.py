@@ -7,18 +7,22 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
 import anyio
+import msgspec
 
 from ksi_daemon.errors import StorageError
 from ksi_daemon.events import Event
 from ksi_daemon.log.database import open_writer
 from ksi_daemon.log.model import Durability, Gauges
+from ksi_daemon.log.pruning import Pruned, Pruner
 from ksi_daemon.log.reader import LogReader
+from ksi_daemon.log.rows import microseconds
 from ksi_daemon.log.verification import check_tail
 from ksi_daemon.log.writer import LogWriter
-from ksi_daemon.work import Work
+from ksi_daemon.work import Transaction, Work
 
 __all__ = ["EventLog"]
 
@@ -65,6 +69,40 @@ class EventLog:
         """Queue *work*; see ``work.Journal``."""
         return self._writer.submit(work)
 
+    async def prune(
+        self, before: datetime, now: datetime, limit_bytes: int | None = None
+    ) -> Pruned:
+        """Delete the oldest events, those from before *before*; return what is gone.
+
+        With *limit_bytes*, only until the file holds no more. It is done in short steps with
+        other work between them. Raise StorageError.
+        """
+        pruner, gone = Pruner(), Pruned()
+        times = microseconds(before), microseconds(now)
+
+        def step(connection: sqlite3.Connection) -> msgspec.Raw:
+            return _json(pruner.step(connection, *times, limit_bytes))
+
+        def tidy(connection: sqlite3.Connection) -> msgspec.Raw:
+            pruner.tidy(connection)
+            return _json(Pruned())
+
+        while (more := await self._transacted(step)) != Pruned():
+            gone += more
+        if gone.events:
+            await self._transacted(tidy)
+        return gone
+
+    async def newest(self) -> datetime | None:
+        """Return the time of the newest event, None in an empty log."""
+        return await self.reader.newest()
+
+    async def _transacted(self, transaction: Transaction) -> Pruned:
+        work = await self.submit(Work(transaction=transaction))
+        if work.outcome is None or work.outcome.result is None:
+            raise StorageError("the log could not be pruned; the daemon's text log says why")
+        return msgspec.json.decode(work.outcome.result, type=Pruned)
+
     def gauges(self) -> Gauges:
         """Return how the writer fares."""
         return self._writer.gauges()
@@ -79,3 +117,7 @@ def _checked(path: Path, durability: Durability) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _json(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))

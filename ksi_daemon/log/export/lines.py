@@ -52,6 +52,7 @@ ACTING: Final = frozenset(
     {
         "agents",
         "approvals",
+        "kept_events",
         "mcp_servers",
         "messages",
         "rules",

@@ -245,6 +245,7 @@ def test_every_time_and_size_has_its_unit_in_its_name() -> None:
         "stall_timeout_s": 30.0,
         "drain_timeout_s": 10.0,
         "handler_timeout_s": 30.0,
+        "retention_days": 30.0,
     }
     settings = msgspec.structs.asdict(Settings(var="v"))
     assert {name: value for name, value in settings.items() if type(value) is float} == units
