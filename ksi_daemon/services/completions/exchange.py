@@ -47,6 +47,7 @@ from ksi_daemon.services.completions.records import (
     completion_data,
     completion_row,
     correction_rows,
+    failure_row,
     manner_rows,
     rejection,
     remember,
@@ -240,7 +241,13 @@ class Exchange:
                 remember(session, inbound, reply, "reply", completion_id),
                 *manner_rows(completion_id, self._manner, self._known_manners),
                 *attempt_rows(
-                    completion_id, session, completion, blocks, refused=self._refuses(blocks)
+                    completion_id,
+                    session,
+                    completion,
+                    blocks,
+                    schemas=self._manner.schemas,
+                    tries=self._progress.tries(blocks),
+                    refused=self._refuses(blocks),
                 ),
             ),
         )
@@ -417,11 +424,14 @@ class Exchange:
         return self._errored(reason, ErrorInfo(reason, message), self._progress.counts.turn)
 
     def _failed(self, exc: ProviderError) -> Answer:
-        return self._errored(exc.code, exc.info(), self._progress.counts.turn + 1)
+        event_id, session = new_id(), self.session
+        row = failure_row(event_id, session.agent_id, session.provider, exc.code)
+        turn = self._progress.counts.turn + 1
+        return self._errored(exc.code, exc.info(), turn, event_id=event_id, rows=(row,))
 
-    def _errored(self, reason: str, error: ErrorInfo, turn: int) -> Answer:
+    def _errored(self, reason: str, error: ErrorInfo, turn: int, **more: Any) -> Answer:
         data = {"turn": turn, "error": error}
-        self._notify("completion:error", data, outcome=Outcome("failed", error=error))
+        self._notify("completion:error", data, outcome=Outcome("failed", error=error), **more)
         return self._answer(reason, error)
 
 

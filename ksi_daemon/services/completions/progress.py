@@ -13,10 +13,10 @@ import msgspec
 
 from ksi_daemon.conversation import Manner
 from ksi_daemon.errors import KsiError
-from ksi_daemon.extraction import Call
+from ksi_daemon.extraction import Call, Rejected
 from ksi_daemon.loop import LoopLimits
 from ksi_daemon.providers.model import Completion, Price, Request, Usage
-from ksi_daemon.services.completions.blocks import Done, is_fault
+from ksi_daemon.services.completions.blocks import Block, Done, is_fault
 
 __all__ = ["FAILURES", "Counts", "Fault", "Progress"]
 
@@ -35,12 +35,18 @@ FAILURES: Final = {
 
 
 class Fault(msgspec.Struct, frozen=True, array_like=True):
-    """A block that went wrong through the model, until a later turn makes it good."""
+    """A block that went wrong through the model, until a later turn makes it good.
+
+    It was the model's try of number *tries*; those that were tries of the same have the same
+    *root*.
+    """
 
     completion_id: str
     ordinal: int
     turn: int
     tool: str | None
+    tries: int = 1
+    root: str = ""
 
 
 class Counts(msgspec.Struct, omit_defaults=True):
@@ -99,22 +105,29 @@ class Progress:
         if self._price is not None:
             self.counts.usd += self._price.of(usage)
 
+    def tries(self, blocks: Sequence[Block]) -> list[int]:
+        """Return of which number each of *blocks* is a try: 1 for a first, 2 for a second."""
+        return [1 if fault is None else fault.tries + 1 for fault in self._again(blocks)]
+
     def judge(self, done: Sequence[Done], text: str, completion_id: str, turn: int) -> list[Fault]:
         """Count the mistakes of a turn; return the earlier ones that it made good."""
-        good = [each.report for each in done if each.report and each.report.status == "handled"]
-        mended = [fault for report in good if (fault := self._mended(report.name))]
+        tried = list(zip(done, self._again([each.block for each in done]), strict=True))
+        good = [each for each in tried if each[0].report and each[0].report.status == "handled"]
+        roots = {before.root for _, before in good if before is not None}
         faults = [
-            Fault(completion_id, block.ordinal, turn, getattr(block.found, "name", None))
-            for block in (each.block for each in done if is_fault(each))
+            _fault(completion_id, each.block, turn, before)
+            for each, before in tried
+            if is_fault(each)
         ]
         counts = self.counts
-        counts.faults = (*counts.faults, *faults)
+        made_good = [fault for fault in counts.faults if fault.root in roots]
+        counts.faults = (*(each for each in counts.faults if each.root not in roots), *faults)
         counts.refused = counts.refused + 1 if faults and self._strict else 0
         counts.mistakes = counts.mistakes + 1 if faults and not good else 0
         reply = _digest(text, done)
         counts.repeats = counts.repeats + 1 if reply == counts.last else 1
         counts.last = reply
-        return mended
+        return made_good
 
     def end(self) -> str | None:
         """Return why the model must not be asked again, None if it may be."""
@@ -137,14 +150,29 @@ class Progress:
             return f"{counts.usd:.6f} US dollars, the limit is {limits.usd:g}"
         return None
 
-    def _mended(self, tool: str) -> Fault | None:
-        """Take away the oldest earlier fault that a call of *tool* makes good."""
-        faults = self.counts.faults
-        for at, fault in enumerate(faults):
-            if fault.tool in (None, tool):
-                self.counts.faults = (*faults[:at], *faults[at + 1 :])
-                return fault
-        return None
+    def _again(self, blocks: Sequence[Block]) -> list[Fault | None]:
+        """Return for each of *blocks* the fault of an earlier turn that it is another try of.
+
+        What can be read comes before what cannot: it is more likely what was asked for again.
+        """
+        last = {fault.root: fault for fault in self.counts.faults}
+        found: dict[int, Fault] = {}
+        for at in sorted(range(len(blocks)), key=lambda at: isinstance(blocks[at].found, Rejected)):
+            tool = getattr(blocks[at].found, "name", None)
+            for root, fault in last.items():
+                if tool is None or fault.tool in (None, tool):
+                    found[at] = last.pop(root)
+                    break
+        return [found.get(at) for at in range(len(blocks))]
+
+
+def _fault(completion_id: str, block: Block, turn: int, before: Fault | None) -> Fault:
+    tool = getattr(block.found, "name", None)
+    if before is None:
+        root = f"{completion_id}.{block.ordinal}"
+        return Fault(completion_id, block.ordinal, turn, tool, 1, root)
+    tool = tool or before.tool
+    return Fault(completion_id, block.ordinal, turn, tool, before.tries + 1, before.root)
 
 
 def _digest(text: str, done: Sequence[Done]) -> str:

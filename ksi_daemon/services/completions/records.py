@@ -11,7 +11,8 @@ import msgspec
 from ksi_daemon import extraction
 from ksi_daemon.conversation import Inbound, Manner, Session
 from ksi_daemon.events import ErrorInfo, Event, now
-from ksi_daemon.extraction import Extraction, Rejected
+from ksi_daemon.extraction import Call, Extraction, Rejected, Schemas
+from ksi_daemon.extraction.legacy import complexity
 from ksi_daemon.log import attempts, statements
 from ksi_daemon.log.model import Attempt, MessageKind
 from ksi_daemon.providers.model import Completion, Message, Provider
@@ -24,6 +25,7 @@ __all__ = [
     "completion_data",
     "completion_row",
     "correction_rows",
+    "failure_row",
     "manner_rows",
     "rejection",
     "remember",
@@ -119,6 +121,7 @@ def completion_row(
         cached_tokens=completion.usage.cached_tokens,
         extractor=extraction.EXTRACTOR_VERSION,
         counts=counts,
+        usd=completion.usd,
     )
 
 
@@ -151,11 +154,16 @@ def attempt_rows(
     completion_id: str,
     session: Session,
     completion: Completion,
-    blocks: Iterable[Block],
+    blocks: Sequence[Block],
     *,
+    schemas: Schemas,
+    tries: Sequence[int],
     refused: bool,
 ) -> list[Statement]:
-    """Return one row for each block; *refused*: none of them runs."""
+    """Return one row for each block; *refused*: none of them runs.
+
+    *schemas* are of the tools that the agent was told of, *tries* say which try each block is.
+    """
     return [
         statements.attempt(
             Attempt(
@@ -172,10 +180,26 @@ def attempt_rows(
                 start=block.found.start,
                 end=block.found.end,
                 event_id=block_id(completion_id, block),
+                size=_size(block),
+                tries=nth,
+                suspect=_runs(block, refused=refused) and _is_suspect(block, blocks, schemas),
+                complex=_is_complex(block),
             )
         )
-        for block in blocks
+        for block, nth in zip(blocks, tries, strict=True)
     ]
+
+
+def failure_row(event_id: str, agent_id: str | None, provider: Provider, code: str) -> Statement:
+    """Return the row of a completion that never came; the event of that id tells of it."""
+    return statements.completion_failed(
+        event_id=event_id,
+        ts=now(),
+        agent_id=agent_id,
+        provider=provider.name,
+        model=provider.model,
+        code=code,
+    )
 
 
 def remember(
@@ -197,6 +221,32 @@ def remember(
         completion_id=completion_id,
         ts=now(),
     )
+
+
+def _size(block: Block) -> int:
+    if block.native and isinstance(block.found, Call):
+        return len(msgspec.json.encode(block.found.args))
+    return block.found.end - block.found.start
+
+
+def _is_suspect(block: Block, blocks: Iterable[Block], schemas: Schemas) -> bool:
+    """Say whether a call in text may not have been meant: it says again what stands before it in
+    the same reply, or names a tool that the agent was not told of."""
+    call = block.found
+    if block.native or not isinstance(call, Call):
+        return False
+    return call.name not in schemas or any(
+        isinstance(each.found, Call)
+        and each.ordinal < block.ordinal
+        and (each.found.name, each.found.args) == (call.name, call.args)
+        for each in blocks
+    )
+
+
+def _is_complex(block: Block) -> bool | None:
+    if isinstance(block.found, Rejected):
+        return None
+    return complexity(block.found.args) is not None
 
 
 def _runs(block: Block, *, refused: bool) -> bool:

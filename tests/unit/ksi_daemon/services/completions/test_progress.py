@@ -28,14 +28,14 @@ def good(name: str = "a:b", dialect: str = "event", **args: Any) -> Done:
     return Done(Block(1, call), CallReport("c1", name, "handled"))
 
 
-def bad(name: str = "a:b") -> Done:
+def bad(name: str = "a:b", ordinal: int = 1) -> Done:
     call = Call(name, {}, "c1", True, "event", 0, 0)
     report = CallReport("c1", name, "rejected", error=ErrorInfo("args_schema", "no"))
-    return Done(Block(1, call), report)
+    return Done(Block(ordinal, call), report)
 
 
-def broken() -> Done:
-    return Done(Block(1, Rejected("malformed_block", "no", "event", 0, 0, "")))
+def broken(ordinal: int = 1) -> Done:
+    return Done(Block(ordinal, Rejected("malformed_block", "no", "event", 0, 0, "")))
 
 
 def completion(text: str = "", **usage: int) -> Completion:
@@ -87,9 +87,41 @@ def test_native_calls_are_part_of_what_is_the_same() -> None:
 
 def test_a_call_makes_good_the_oldest_fault_of_its_tool() -> None:
     counts = progress()
-    assert counts.judge([bad("a:b"), bad("a:c")], "1", "id1", 1) == []
-    assert counts.judge([good("a:c")], "2", "id2", 2) == [Fault("id1", 1, 1, "a:c")]
+    assert counts.judge([bad("a:b"), bad("a:c", 2)], "1", "id1", 1) == []
+    assert counts.judge([good("a:c")], "2", "id2", 2) == [Fault("id1", 2, 1, "a:c", 1, "id1.2")]
     assert counts.judge([good("a:c")], "3", "id3", 3) == []
+
+
+def test_tries_of_the_same_are_made_good_together() -> None:
+    counts = progress()
+    for turn, done in enumerate(([broken()], [bad("a:b")], [broken()]), start=1):
+        counts.judge(done, str(turn), f"id{turn}", turn)
+    assert counts.tries([good("a:b").block]) == [4]
+    mended = counts.judge([good("a:b")], "4", "id4", 4)
+    assert [(fault.completion_id, fault.tries) for fault in mended] == [
+        ("id1", 1),
+        ("id2", 2),
+        ("id3", 3),
+    ]
+    assert counts.tries([good("a:b").block]) == [1]
+
+
+@pytest.mark.parametrize(
+    ("faults", "blocks", "tries"),
+    [
+        pytest.param([], [good()], [1], id="nothing before"),
+        pytest.param([bad("a:b")], [good("a:c")], [1], id="another tool"),
+        pytest.param([bad("a:b")], [good("a:b"), good("a:b")], [2, 1], id="one of two"),
+        pytest.param([broken()], [good("a:c")], [2], id="of what could not be read"),
+        pytest.param([bad("a:b")], [broken()], [2], id="what cannot be read again"),
+        pytest.param([bad("a:b")], [broken(1), good("a:b")], [1, 2], id="what can be read first"),
+        pytest.param([bad("a:b", 1), broken(2)], [good("a:b"), good("a:d")], [2, 2], id="two"),
+    ],
+)
+def test_which_try_a_block_is(faults: list[Done], blocks: list[Done], tries: list[int]) -> None:
+    counts = progress()
+    counts.judge(faults, "1", "id1", 1)
+    assert counts.tries([each.block for each in blocks]) == tries
 
 
 @pytest.mark.parametrize(
