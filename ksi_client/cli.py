@@ -50,6 +50,8 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "components": Entry("Agents", "components", "List, show, check, add what agents are made of."),
     "tools": Entry("Agents", "tools", "List the tools of agents, call one."),
     "approvals": Entry("Agents", "approvals", "List, grant, deny calls that wait for a person."),
+    "rules": Entry("Agents", "rules", "List, add, delete what follows from which events."),
+    "timers": Entry("Agents", "timers", "List, set, cancel what happens at a time."),
     "mcp": Entry("Agents", "mcp", "Serve the daemon to programs that speak MCP."),
     "emit": Entry("Events", "emit", "Emit any event and show its result."),
     "discover": Entry("Events", "discover", "List the events that there are."),

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-__all__ = ["payload"]
+__all__ = ["json_object", "payload", "target_of"]
 
 
 def payload(words: tuple[str, ...]) -> dict[str, Any]:
@@ -20,15 +20,21 @@ def payload(words: tuple[str, ...]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     if words and (words[0] == "-" or words[0].lstrip().startswith("{")):
         text = sys.stdin.read() if words[0] == "-" else words[0]
-        data, fields = _object(text), words[1:]
+        data, fields = json_object(text, "the data"), words[1:]
     return data | dict(map(_field, fields))
 
 
-def _object(text: str) -> dict[str, Any]:
+def json_object(text: str, what: str) -> dict[str, Any]:
+    """Return the object that *text* is; raise UsageError that says so of *what* it was to be."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError) as exc:
-        raise click.UsageError(f"the data are no JSON object: {exc}") from exc
+        raise click.UsageError(f"{what}: no JSON object: {exc}") from exc
+
+
+def target_of(word: str) -> str | dict[str, str]:
+    """Return what a rule or a timer does: the event of that name, or a message to an agent."""
+    return word if ":" in word else {"agent": word}
 
 
 def _field(word: str) -> tuple[str, Any]:

@@ -17,6 +17,8 @@ def _names(stub: StubDaemon) -> None:
             "components": [{"name": "agents/ada"}, {"name": "profiles/team"}],
             "broken": [{"name": "agents/bad", "error": "no YAML"}],
         },
+        "routing:list_rules": {"rules": [{"name": "low"}, {"name": "high"}]},
+        "timer:list": {"timers": [{"name": "tea"}, {"name": "nap"}]},
         "agent:list": {"agents": [{"agent_id": "ada"}, {"agent_id": "bob"}]},
     }
 
@@ -37,6 +39,9 @@ def completed(words: list[str], incomplete: str) -> list[str]:
         pytest.param([], "re", ["reliability"], id="commands"),
         pytest.param(["spawn"], "a", ["agents/ada", "agents/bad"], id="components"),
         pytest.param(["components", "show"], "p", ["profiles/team"], id="a component to show"),
+        pytest.param(["rules", "rm", "low"], "h", ["high"], id="rules"),
+        pytest.param(["rules", "add", "n", "a:b"], "a", ["ada", "ax"], id="what a rule does"),
+        pytest.param(["timers", "cancel"], "t", ["tea"], id="timers"),
         pytest.param(["components", "validate", "x"], "p", ["profiles/team"], id="more of them"),
     ],
 )
