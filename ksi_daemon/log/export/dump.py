@@ -25,6 +25,9 @@ _EVENT: Final = (
     " WHERE {column} = t.{key} AND {which})"
 )
 
+# What names the event or the completion that a row belongs to.
+_KEYS: Final = {"completions": "id", "failures": "event_id"}
+
 
 def dump(snapshot: Snapshot, wanted: EventFilter) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a log, or of what of it is *wanted*.
@@ -70,7 +73,7 @@ def _parts(table: Table, which: str) -> list[str]:
     """Return the conditions of which a row of *table* meets one, none if all are wanted."""
     if "seq" in table.columns:
         return [_EVENT.format(column="e.seq", key="seq", which=which)]
-    key = "id" if table.name == "completions" else "completion_id"
+    key = _KEYS.get(table.name, "completion_id")
     if key not in table.columns:
         return []
     return [

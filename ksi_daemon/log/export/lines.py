@@ -24,6 +24,7 @@ from ksi_daemon.log.rows import microseconds, moment
 __all__ = [
     "ACTING",
     "ANCHOR",
+    "DERIVED",
     "RECORDS",
     "VERSION",
     "Column",
@@ -46,8 +47,11 @@ RECORDS: Final = (
     "readings",
     "corrections",
     "fixes",
+    "failures",
     ANCHOR,
 )
+# What is made anew of the records.
+DERIVED: Final = frozenset({"rollup", "rollup_days"})
 ACTING: Final = frozenset(
     {
         "agents",
@@ -55,6 +59,7 @@ ACTING: Final = frozenset(
         "kept_events",
         "mcp_servers",
         "messages",
+        "purses",
         "rules",
         "spawns",
         "state",

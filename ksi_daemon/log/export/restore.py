@@ -17,7 +17,7 @@ from typing import IO, Any, Final, NamedTuple
 import msgspec
 
 from ksi_daemon.errors import Conflict, KsiError, StorageError
-from ksi_daemon.log.database import checkpoint, explained, migrations, open_writer
+from ksi_daemon.log.database import APPLICATION_ID, checkpoint, explained, migrations, open_writer
 from ksi_daemon.log.export.dump import table
 from ksi_daemon.log.export.lines import (
     ANCHOR,
@@ -28,6 +28,7 @@ from ksi_daemon.log.export.lines import (
     Table,
     decoder,
 )
+from ksi_daemon.log.scan import rebuild
 from ksi_daemon.log.snapshot import Snapshot
 from ksi_daemon.log.verification import verify
 
@@ -103,8 +104,7 @@ def _filled(
     path: Path, header: Header, lines: Iterator[tuple[int, bytes]], digest: Any
 ) -> dict[str, int]:
     """Make a log of the header's schema at *path* with the rows of *lines*; return their counts."""
-    scripts = migrations()[: header.schema]
-    with closing(open_writer(path, "process", scripts)) as connection:
+    with closing(_created(path, header.schema)) as connection:
         new = Snapshot(path, connection, header.schema)
         # A table that this schema has not has no columns.
         tables = [found for name in RECORDS if (found := table(new, name)).columns]
@@ -123,9 +123,25 @@ def _filled(
             )
         if anchored:
             _check_chain(connection)
+        if header.schema == len(migrations()):
+            rebuild(connection)
         connection.execute("COMMIT")
         checkpoint(connection, path, truncate=True)
     return rows
+
+
+def _created(path: Path, schema: int) -> sqlite3.Connection:
+    """Make an empty log of *schema*; what an older one lacks, its migration makes of the rows."""
+    scripts = migrations()
+    if schema == len(scripts):
+        return open_writer(path, "process")
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA auto_vacuum = 2")
+    connection.execute("PRAGMA journal_mode = wal")
+    connection.executescript("\n".join(scripts[:schema]))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {schema}")
+    return connection
 
 
 def _continue_after(connection: sqlite3.Connection, header: Header, *, anchored: bool) -> None:
