@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 import click
 
-__all__ = ["DURATION", "Duration", "spoken"]
+__all__ = ["duration", "spoken"]
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
-class Duration(click.ParamType):
-    """A length of time on the command line; its value is in seconds."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return *value* in seconds, or fail with how it is to be written."""
-        number, unit = str(value), 1
-        if number[-1:] in _SECONDS:
-            number, unit = number[:-1], _SECONDS[number[-1]]
-        try:
-            seconds = float(number) * unit
-        except ValueError:
-            seconds = -1.0
-        if not 0 <= seconds < inf:
-            self.fail(f"{value!r} is no length of time; want 90, 90s, 4m, 2h or 1d", param, ctx)
-        return seconds
-
-
-DURATION: Final = Duration()
+def duration(written: str) -> float:
+    """Return what was *written* on the command line, in seconds, or raise BadParameter."""
+    number, unit = written, 1
+    if written[-1:] in _SECONDS:
+        number, unit = written[:-1], _SECONDS[written[-1]]
+    try:
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < inf:
+        raise click.BadParameter(f"{written!r} is no length of time; want 90, 90s, 4m, 2h or 1d")
+    return seconds
 
 
 def spoken(seconds: float) -> str:

@@ -9,7 +9,7 @@ import click
 
 from ksi_client.blocking import BlockingClient
 from ksi_client.completing import agent_ids_or_events, event_names, rule_names
-from ksi_client.durations import DURATION
+from ksi_client.durations import duration
 from ksi_client.output import Output
 from ksi_client.payload import json_object, payload, target_of
 from ksi_client.session import Session, common
@@ -54,7 +54,7 @@ def list_rules(session: Session) -> None:
 @click.argument("mapping", nargs=-1, metavar="[JSON|-] [KEY=VALUE]...")
 @click.option("--if", "condition", metavar="JSON", help="What the event must be like.")
 @click.option("--priority", type=int, metavar="N", help="Higher ones act first.")
-@click.option("--for", "ttl_s", type=DURATION, help="How long it lives, like 2h.")
+@click.option("--for", "ttl_s", type=duration, help="How long it lives, like 2h.")
 @click.option("--max-fires", type=int, metavar="N", help="How often it fires at most.")
 @common
 @click.pass_obj

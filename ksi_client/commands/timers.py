@@ -9,7 +9,7 @@ import click
 
 from ksi_client.blocking import BlockingClient
 from ksi_client.completing import agent_ids_or_events, timer_names
-from ksi_client.durations import DURATION
+from ksi_client.durations import duration
 from ksi_client.output import Output
 from ksi_client.payload import payload, target_of
 from ksi_client.session import Session, common
@@ -50,9 +50,9 @@ def list_timers(session: Session) -> None:
 @timers.command("set")
 @click.argument("target", shell_complete=agent_ids_or_events)
 @click.argument("data", nargs=-1, metavar="[JSON|-] [KEY=VALUE]...")
-@click.option("--after", "after_s", type=DURATION, help="How long from now, like 90s or 4m.")
+@click.option("--after", "after_s", type=duration, help="How long from now, like 90s or 4m.")
 @click.option("--at", metavar="TIME", help="When, with its zone: 2026-01-31T12:00:00Z.")
-@click.option("--every", "every_s", type=DURATION, help="Again and again after so long.")
+@click.option("--every", "every_s", type=duration, help="Again and again after so long.")
 @click.option("--max-fires", type=int, metavar="N", help="How often at most, with --every.")
 @click.option("--name", metavar="NAME", help="What it is called; without one it gets one.")
 @common

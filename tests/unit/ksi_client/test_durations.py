@@ -3,7 +3,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from ksi_client.durations import DURATION, spoken
+from ksi_client.durations import duration, spoken
 
 
 @pytest.mark.parametrize(
@@ -11,13 +11,13 @@ from ksi_client.durations import DURATION, spoken
     [("90", 90), ("0", 0), ("90s", 90), ("4m", 240), ("2h", 7_200), ("1.5d", 129_600)],
 )
 def test_what_is_written(written: str, seconds: float) -> None:
-    assert DURATION.convert(written, None, None) == seconds
+    assert duration(written) == seconds
 
 
 @pytest.mark.parametrize("written", ["", "s", "4x", "-1", "nan", "inf", "1e999d", "4 min"])
 def test_what_is_no_length_of_time(written: str) -> None:
     with pytest.raises(click.BadParameter, match="is no length of time; want 90, 90s, 4m"):
-        DURATION.convert(written, None, None)
+        duration(written)
 
 
 @pytest.mark.parametrize(
