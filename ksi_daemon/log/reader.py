@@ -25,6 +25,7 @@ from ksi_daemon.log import queries
 from ksi_daemon.log.approvals import Approval
 from ksi_daemon.log.database import BUSY_TIMEOUT_MS, read_only
 from ksi_daemon.log.filters import condition, is_narrow
+from ksi_daemon.log.forms import Form
 from ksi_daemon.log.mcp import LoggedServer
 from ksi_daemon.log.metrics import latency_bin
 from ksi_daemon.log.model import (
@@ -261,12 +262,17 @@ class LogReader:
         """
         if not group_by or not set(group_by) <= set(get_args(GroupKey)):
             raise InvalidData(f"cannot group by {list(group_by)}")
-        span = (
-            max(0, microseconds(since)) if since else 0,
-            max(0, microseconds(until)) if until else FOREVER_US,
-        )
+        span = _span(since, until)
         groups = await gather(self._rows, self._queries, group_by, span, exact=exact)
         return await anyio.to_thread.run_sync(reliability_rows, group_by, groups)
+
+    async def forms(self, since: datetime | None, until: datetime | None) -> list[Form]:
+        """Return what agents wrote in [since, until) in each form of events."""
+        rows = await self._rows(self._queries["forms"], _span(since, until))
+        return [
+            Form(agent, model, dialect, None if flag is None else bool(flag), n, good, moment(last))
+            for agent, model, dialect, flag, n, good, last in rows
+        ]
 
     async def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query of another room of the log; raise StorageError."""
@@ -317,6 +323,14 @@ class LogReader:
             finally:
                 self._free.append(connection)
         return cast("list[tuple[Any, ...]]", list(rows))
+
+
+def _span(since: datetime | None, until: datetime | None) -> tuple[int, int]:
+    """Return a time in microseconds, its end excluded."""
+    return (
+        max(0, microseconds(since)) if since else 0,
+        max(0, microseconds(until)) if until else FOREVER_US,
+    )
 
 
 def _message(row: tuple[Any, ...]) -> Message:

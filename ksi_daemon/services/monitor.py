@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Protocol
+from functools import partial
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
 from ksi_daemon.events import Event, Status
+from ksi_daemon.log.forms import Form, migration
 from ksi_daemon.log.model import EventFilter, GroupKey, Stats
+from ksi_daemon.log.recommendation import recommendations
 from ksi_daemon.moments import Moment, moment_of
 from ksi_daemon.router import Context, Nothing, Router, handles
 
@@ -34,14 +37,21 @@ class GetEvents(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Reliability(msgspec.Struct, forbid_unknown_fields=True):
-    """Rows for each combination of the keys in *group_by*, of completions in [since, until)."""
+    """Rows for each combination of the keys in *group_by*, of completions in [since, until).
 
-    group_by: Annotated[tuple[GroupKey, ...], msgspec.Meta(min_length=1, max_length=6)] = (
+    With *exact* every row of the log is counted, else the roll-up is read where it can be: both
+    say the same. *include* asks for more: ``recommendations``, which dialect fits each model, and
+    ``migration``, how far the agents are from doing without the direct form of events.
+    """
+
+    group_by: Annotated[tuple[GroupKey, ...], msgspec.Meta(min_length=1, max_length=8)] = (
         "model",
         "dialect",
     )
     since: Moment | None = None
     until: Moment | None = None
+    exact: bool = False
+    include: tuple[Literal["recommendations", "migration"], ...] = ()
 
 
 class MonitorReader(Protocol):
@@ -50,8 +60,15 @@ class MonitorReader(Protocol):
     async def events(self, wanted: EventFilter) -> list[Event]: ...
 
     async def reliability(
-        self, group_by: Sequence[GroupKey], since: datetime | None, until: datetime | None
+        self,
+        group_by: Sequence[GroupKey],
+        since: datetime | None,
+        until: datetime | None,
+        *,
+        exact: bool = False,
     ) -> list[dict[str, Any]]: ...
+
+    async def forms(self, since: datetime | None, until: datetime | None) -> list[Form]: ...
 
     async def stats(self) -> Stats: ...
 
@@ -79,10 +96,17 @@ class Monitor:
     @handles("monitor:reliability", effect="observe", example={"group_by": ["model", "dialect"]})
     async def reliability(self, data: Reliability, ctx: Context) -> dict[str, Any]:
         """Say for each model and way of writing how many calls came to a good end."""
-        rows = await self._reader.reliability(
-            data.group_by, moment_of(data.since, "since"), moment_of(data.until, "until")
-        )
-        return {"group_by": list(data.group_by), "rows": rows}
+        since, until = moment_of(data.since, "since"), moment_of(data.until, "until")
+        report = partial(self._reader.reliability, since=since, until=until, exact=data.exact)
+        told: dict[str, Any] = {
+            "group_by": list(data.group_by),
+            "rows": await report(data.group_by),
+        }
+        if "recommendations" in data.include:
+            told["recommendations"] = recommendations(await report(("model", "dialect")))
+        if "migration" in data.include:
+            told["migration"] = migration(await self._reader.forms(since, until))
+        return told
 
     @handles("monitor:get_stats", effect="observe", example={})
     async def get_stats(self, data: Nothing, ctx: Context) -> Stats:

@@ -48,3 +48,19 @@ SELECT {keys}, counts FROM rollup
  UNION ALL
 SELECT {keys}, counts FROM rollup
  WHERE cube = :cube AND span = 3600 AND start >= (SELECT until FROM days) AND start < :last;
+
+-- name: forms
+-- What each agent wrote in a time in the forms of events: blocks, those of them that could be read
+-- and fitted, the time of the last.
+SELECT c.agent_id, c.model, a.dialect, a.complex, count(*),
+       count(*) FILTER (WHERE a.verdict IN ('strict', 'repaired')
+                          AND coalesce(json_extract(coalesce(o.error, e.error), '$.code'), '')
+                              <> 'args_schema'),
+       max(c.ts)
+  FROM completions c
+  JOIN attempts a ON a.completion_id = c.id
+  LEFT JOIN events e ON e.id = a.event_id
+  LEFT JOIN outcomes o ON o.seq = e.seq
+ WHERE c.ts >= ? AND c.ts < ?
+   AND a.dialect IN ('event', 'ksi_tool_use', 'ksi_body') AND a.verdict <> 'held'
+ GROUP BY c.agent_id, c.model, a.dialect, a.complex;

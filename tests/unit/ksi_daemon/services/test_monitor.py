@@ -151,6 +151,32 @@ async def test_reliability_counts_what_became_of_each_call(var: Path) -> None:
     ]
 
 
+async def test_reliability_by_a_full_scan_is_the_same(var: Path) -> None:
+    async with told(var) as peer:
+        for group_by in (["agent", "dialect"], ["tool"], ["size"], ["hour", "model"]):
+            asked = {"group_by": group_by}
+            rolled = await peer.ask("monitor:reliability", asked)
+            assert rolled == await peer.ask("monitor:reliability", {**asked, "exact": True})
+            assert sum(row["seen"] for row in rolled["rows"]) == 3
+
+
+async def test_reliability_says_more_when_asked(var: Path) -> None:
+    asked = {"include": ["recommendations", "migration"]}
+    async with told(var) as peer:
+        found = await peer.ask("monitor:reliability", asked)
+        plain = await peer.ask("monitor:reliability")
+    assert "recommendations" not in plain
+    assert "migration" not in plain
+    [recommended] = found["recommendations"]
+    assert (recommended["model"], recommended["verdict"]) == ("scripted", "single")
+    assert [phase["verdict"] for phase in found["migration"]["phases"]] == [
+        "safe",
+        "too few calls",
+        "not yet",
+    ]
+    assert found["migration"]["phases"][2]["agents"][0]["agent"] == "ada"
+
+
 @pytest.mark.parametrize(
     ("span", "rows"),
     [
