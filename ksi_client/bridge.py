@@ -75,17 +75,22 @@ class Bridge:
         Raise DaemonError if a daemon is there and refuses us; one that is not there is waited for.
         """
         threading.Thread(target=self._look_after_the_daemon, daemon=True).start()
-        self._tried.wait()
-        if isinstance(self._error, DaemonError):
-            raise self._error
-        for line in lines:
-            self._pass_on(line)
-        with self._lock:
-            self._answered.wait_for(lambda: not self._relay.waiting, LAST_ANSWERS_S)
-            self._over.set()
+        try:
+            self._tried.wait()
+            if isinstance(self._error, DaemonError):
+                raise self._error
+            for line in lines:
+                self._pass_on(line)
+            with self._lock:
+                self._answered.wait_for(lambda: not self._relay.waiting, LAST_ANSWERS_S)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._over.set()
+        with self._lock, suppress(OSError):
             if self._link is not None:
-                with suppress(OSError):
-                    self._link.socket.shutdown(socket.SHUT_RDWR)
+                self._link.socket.shutdown(socket.SHUT_RDWR)
 
     def _pass_on(self, line: bytes | LongLine) -> None:
         with self._lock:
@@ -173,13 +178,15 @@ def host_lines(read: Callable[[int], bytes], limit: int = MAX_LINE) -> Iterator[
         for part in ended:
             length += len(part)
             if length > limit:
-                yield LongLine(b"".join(kept)[:_ENDS], (last + part)[-_ENDS:])
+                yield LongLine(b"".join((*kept, part))[:_ENDS], (last + part)[-_ENDS:])
             elif line := b"".join((*kept, part)).strip():
                 yield line
             kept, length, last = [b""], 0, b""
         length += len(rest)
         last = (last + rest)[-_ENDS:]
-        kept = [b"".join(kept)[:_ENDS]] if length > limit else [*kept, rest]
+        kept.append(rest)
+        if length > limit:
+            kept = [b"".join(kept)[:_ENDS]]
 
 
 def _refused(line: bytes | LongLine, limit: int) -> bytes:

@@ -244,8 +244,10 @@ class Daemon:
             days=settings.retention_days,
             limit_bytes=settings.retention_bytes,
         )
+        programs = _programs(settings, router, components, files)
         gauges = {
             "connections": lambda: len(server.connections),
+            "http_port": lambda: programs.http and programs.http.port,
             "agents": lambda: len(agents),
             "writer": event_log.gauges,
         }
@@ -270,7 +272,6 @@ class Daemon:
             retention,
         ):
             router.include(service)
-        programs = _programs(settings, router, components, files)
         return House(
             server,
             programs,

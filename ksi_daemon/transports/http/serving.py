@@ -61,6 +61,7 @@ class Server(uvicorn.Server):
         try:
             await self.serve([listener])
         finally:
+            listener.close()
             self._ended.set()
 
     async def stop(self) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 import anyio.to_thread
 
 from ksi_daemon.component import Component
-from ksi_daemon.security import Principal
+from ksi_daemon.security import Principal, as_rights, held
 
 __all__ = ["Callers"]
 
@@ -38,7 +38,8 @@ class Callers:
             "client",
             source,
             source,
-            tuple(rights.allow or ()),
+            # What has a budget has it for all callers of the profile together.
+            held(as_rights(rights.allow or ()), f"mcp.{name}"),
             ask=tuple(rights.ask),
             deny=tuple(rights.deny),
         )

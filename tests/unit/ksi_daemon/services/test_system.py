@@ -56,6 +56,7 @@ async def test_health_says_who_answers_and_how_full_the_queues_are(var: Path) ->
         "subscriptions": 0,
         "connections": 1,
         "agents": 0,
+        "http_port": None,
     }
 
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ksi_daemon.testing import running_daemon, short_directory
+from ksi_daemon.testing import short_directory
 
 PLUGIN = '''
 """What the tests call."""
@@ -44,32 +44,21 @@ async def wait() -> str:
 '''
 
 
-@pytest.fixture
-async def var() -> AsyncIterator[Path]:
-    """A daemon that has a plugin and a profile of our own; its directory."""
-    with short_directory() as directory:
-        components = directory / "c"
-        for name, text in PROFILES.items():
-            path = components / "profiles" / f"{name}.md"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"---\ncomponent_type: profile\n{text}\n---\n")
-        plugins = directory / "p"
-        plugins.mkdir()
-        (plugins / "things.py").write_text(PLUGIN)
-        async with running_daemon(
-            directory / "v",
-            components=str(components),
-            plugins=str(plugins),
-            max_frame_bytes=64 * 1024,
-            frame_timeout_s=0.5,
-            stall_timeout_s=0.5,
-            http_port=0,
-        ):
-            yield directory / "v"
-
-
 PROFILES = {
     "reader": "allow: [system:help, 'monitor:*', agent:list, state:get]",
     "agent": "allow: [system:help]",
     "all": "allow: ['*']\nask: [state:delete]\ndeny: [state:query]",
 }
+
+
+@pytest.fixture
+def house() -> Iterator[Path]:
+    """A directory with profiles (c), a plugin (p) and room for a daemon (v)."""
+    with short_directory() as directory:
+        (directory / "c" / "profiles").mkdir(parents=True)
+        for name, text in PROFILES.items():
+            front_matter = f"---\ncomponent_type: profile\n{text}\n---\n"
+            (directory / "c" / "profiles" / f"{name}.md").write_text(front_matter)
+        (directory / "p").mkdir()
+        (directory / "p" / "things.py").write_text(PLUGIN)
+        yield directory
