@@ -40,8 +40,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     *provider*, *base_url*, *api_key_env* and *model* are for agents that name no provider,
     *protocol* is the preset of those that name none. *prices* are ``MODEL=IN/OUT`` in US dollars
     for a million tokens, with blanks between (``loop.price_list``). What is None has no bound;
-    *retention_days* and *retention_bytes* have none when they are 0. *http_port* None keeps the
-    HTTP door closed. *mcp_profile* is what programs may do that ask over MCP and name no other.
+    *retention_days* and *retention_bytes* have none when they are 0. *run_code* is for the tool
+    of that name (``services.run_code``). *http_port* None keeps the HTTP door closed.
+    *mcp_profile* is what programs may do that ask over MCP and name no other.
     """
 
     var: str
@@ -71,6 +72,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     http_port: Port | None = None
     http_host: str = "127.0.0.1"
     mcp_profile: str = "reader"
+
+    run_code: bool = False
+    run_code_timeout_s: Seconds = 10.0
+    run_code_memory_bytes: Annotated[int, msgspec.Meta(ge=64 * 1024 * 1024)] = 256 * 1024 * 1024
 
     handler_timeout_s: Seconds = 30.0
     max_hops: Count = 16

@@ -46,10 +46,12 @@ from ksi_daemon.services.monitor import Monitor
 from ksi_daemon.services.permissions import Permissions
 from ksi_daemon.services.retention import Retention
 from ksi_daemon.services.routing import Rules, Timers
+from ksi_daemon.services.run_code import CodeLimits, RunCode
 from ksi_daemon.services.state import State
 from ksi_daemon.services.subscriptions import Subscriptions
 from ksi_daemon.services.system import System
 from ksi_daemon.services.tools import Tools
+from ksi_daemon.tools import handler
 from ksi_daemon.transports.http import App, HttpDoor, token
 from ksi_daemon.transports.lock import held, private_directory
 from ksi_daemon.transports.mcp import Callers, Library, McpRoute, McpSocket
@@ -156,6 +158,8 @@ class Daemon:
         ):
             feed.last_seq = event_log.last_seq
             house = self._furnish(router, event_log, tasks)
+            if settings.run_code:
+                await _offer_code(settings, router)
             await self._recover(router, event_log, house)
             tasks.start_soon(house.rules.run)
             tasks.start_soon(house.timers.run)
@@ -388,6 +392,16 @@ def _standing(
     router.admission.keep_use = purse_used
     agents.on_end += [rules.forget, timers.forget, approvals.forget]
     return rules, timers, approvals
+
+
+async def _offer_code(settings: Settings, router: Router) -> None:
+    """Register run_code; refuse to start where its programs could not be kept in."""
+    code = RunCode(CodeLimits(settings.run_code_timeout_s, settings.run_code_memory_bytes))
+    try:
+        await code.check()
+    except KsiError as exc:
+        raise UsageError(f"run_code: {exc.message}", exit_code=CONFIG_EXIT, hint=exc.hint) from exc
+    router.registry.add(handler(code.run_code, FileStore(settings.files_path)))
 
 
 @contextmanager
