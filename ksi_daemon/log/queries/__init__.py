@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
-from typing import Final
+from typing import Final, NamedTuple
 
-__all__ = ["load"]
+__all__ = ["Ready", "load", "ready"]
 
 _NAME: Final = re.compile(r"^-- name: (\w+)\n((?:--.*\n)*)", re.M)
+
+
+class Ready(NamedTuple):
+    """A query that people ask as it is; *title* is what it answers."""
+
+    name: str
+    title: str
+    sql: str
 
 
 def load() -> dict[str, str]:
@@ -19,6 +27,17 @@ def load() -> dict[str, str]:
             names, _, bodies = _parted(entry.read_text(encoding="utf-8"))
             found |= zip(names, bodies, strict=True)
     return found
+
+
+def ready() -> list[Ready]:
+    """Return the queries over the views that are ready to be asked."""
+    names, titles, bodies = _parted(
+        files(__package__).joinpath("ready.sql").read_text(encoding="utf-8")
+    )
+    return [
+        Ready(name, title.removeprefix("-- ").strip(), sql)
+        for name, title, sql in zip(names, titles, bodies, strict=True)
+    ]
 
 
 def _parted(text: str) -> tuple[list[str], list[str], list[str]]:
