@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -24,6 +23,7 @@ from typing import Any, Final, TypeVar, Unpack
 
 from ksi_client.errors import LinkLost, NoDaemon, NotAnswering
 from ksi_client.following import Cursor, pauses
+from ksi_client.liveness import QUIET_S, silent
 from ksi_client.paths import socket_path
 from ksi_client.wire import (
     GRACE_S,
@@ -37,14 +37,11 @@ from ksi_client.wire import (
     too_late,
 )
 
-__all__ = ["QUIET_S", "BlockingClient"]
+__all__ = ["BlockingClient"]
 
 T = TypeVar("T")
 
 _CHUNK: Final = 64 * 1024
-# Silence for so long while an answer is awaited makes us ask how the daemon is, and it has as long
-# to say so. A busy one answers in milliseconds.
-QUIET_S: Final = 5.0
 
 
 class BlockingClient:
@@ -158,7 +155,7 @@ class BlockingClient:
             try:
                 link.exchange(request, time.monotonic() + self._quiet_s)
             except TimeoutError as exc:
-                raise NotAnswering(self.socket, link.pid) from exc
+                raise link.silent() from exc
 
     def _exchange(self, request: Request, deadline: float | None) -> Frame:
         """Send *request* until it is answered; its idempotency key makes that safe."""
@@ -200,13 +197,9 @@ class _Link:
             self._socket.close()
             raise NoDaemon.because(path, exc) from exc
 
-    @property
-    def pid(self) -> int | None:
-        """The process that serves the socket, None where the system does not say."""
-        if not hasattr(socket, "SO_PEERCRED"):
-            return None
-        credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        return int.from_bytes(credentials[:4], sys.byteorder)
+    def silent(self) -> NotAnswering:
+        """Return the error for a daemon that says nothing."""
+        return silent(self._path, self._socket)
 
     def close(self) -> None:
         self._socket.close()

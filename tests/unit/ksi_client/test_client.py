@@ -1,7 +1,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ksi_client.client import connect
-from ksi_client.errors import DaemonError, LinkLost, NoDaemon
+from ksi_client.errors import DaemonError, LinkLost, NoDaemon, NotAnswering
 from ksi_client.testing import Fault, StubDaemon
 from ksi_daemon.errors import Conflict
 
@@ -106,6 +112,81 @@ async def test_a_daemon_that_hangs_is_given_up(
         with pytest.raises(DaemonError, match=r"no answer to 'state:get' within 0\.01 s") as late:
             await ksi.request("state:get", timeout=0.01)
     assert late.value.code == "timeout"
+
+
+async def test_a_daemon_that_does_not_say_how_it_is_is_not_waited_for(stub: StubDaemon) -> None:
+    stub.faults.extend(["silence"] * 3)
+    async with connect(stub.path, quiet_s=0.05) as ksi:
+        asked = [ksi.request("state:get"), ksi.request("state:get")]
+        errors = await asyncio.gather(*asked, return_exceptions=True)
+    for error in errors:
+        assert isinstance(error, NotAnswering)
+        assert (error.code, error.pid) == ("not_answering", os.getpid())
+    # Those who wait at the same time ask once.
+    assert [request.event for request in stub.requests] == [
+        "state:get",
+        "state:get",
+        "system:health",
+    ]
+
+
+@pytest.fixture
+def daemon(run_dir: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A daemon's process and its socket."""
+    program = [sys.executable, "-m", "ksi_daemon", "--var", str(run_dir / "v")]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().removeprefix("ready ").strip()
+        process.kill()
+
+
+async def test_a_stopped_daemon_is_told_and_takes_up_again(
+    daemon: tuple[subprocess.Popen[str], str],
+) -> None:
+    process, path = daemon
+    async with connect(path, quiet_s=0.2) as ksi:
+        await ksi.request("system:mark", {"label": "before"})
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(NotAnswering, match=f"pid {process.pid}, does not answer"):
+            await ksi.request("system:mark", {"label": "x"})
+        process.send_signal(signal.SIGCONT)
+        assert (await ksi.ask("system:mark", {"label": "after"})).seq
+
+
+async def test_a_subscription_that_does_not_begin_is_not_waited_for(run_dir: Path) -> None:
+    with socket.create_server(str(run_dir / "s"), family=socket.AF_UNIX):
+        async with connect(run_dir / "s", quiet_s=0.05) as ksi:
+            with pytest.raises(NotAnswering):
+                await anext(aiter(ksi.subscribe()))
+
+
+async def test_an_answer_may_take_longer_than_the_silence_that_makes_us_ask(
+    stub: StubDaemon,
+) -> None:
+    asked = threading.Event()
+
+    def health(data: object) -> dict[str, str]:
+        asked.set()
+        return {"status": "ok"}
+
+    def slow(data: object) -> str:
+        assert asked.wait(HOUR_S)
+        return "at last"
+
+    stub.answers |= {"system:health": health, "model:ask": slow}
+    async with connect(stub.path, quiet_s=0.5) as ksi:
+        assert await ksi.request("model:ask") == "at last"
+
+
+async def test_a_socket_that_takes_no_connection_is_not_waited_for(run_dir: Path) -> None:
+    path = str(run_dir / "s")
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as first:
+        listener.bind(path)
+        listener.listen(0)
+        first.connect(path)
+        with pytest.raises(NotAnswering):
+            async with connect(path):
+                pass
 
 
 async def test_closing_ends_requests_under_way(stub: StubDaemon) -> None:
