@@ -25,9 +25,9 @@ __all__ = [
     "Block",
     "Counts",
     "Reply",
-    "by_kind",
     "faults",
     "is_cut_off",
+    "kinds",
     "of_block",
     "of_correction",
     "of_end",
@@ -136,31 +136,34 @@ def total(parts: Iterable[Mapping[str, int]]) -> Counts:
     return summed
 
 
-def by_kind(counts: Mapping[str, int], *prefixes: str) -> Counts:
-    """Return the counts whose names begin with one of *prefixes* and a colon, by what follows."""
-    return total(
-        {kind: number}
-        for name, number in counts.items()
-        for prefix, colon, kind in (name.partition(":"),)
-        if colon and prefix in prefixes
-    )
+def kinds(counts: Mapping[str, int]) -> dict[str, Counts]:
+    """Return the counts by kind: what stands before the colon of a name, then what behind."""
+    found: dict[str, Counts] = {}
+    for name, number in counts.items():
+        before, colon, behind = name.partition(":")
+        if colon:
+            found.setdefault(before, {})[behind] = number
+    return found
 
 
 def faults(counts: Mapping[str, int]) -> Counts:
     """Return how many faults each owner has."""
-    owned = total({owner: number} for owner, number in _owned(counts))
+    owned: Counts = dict.fromkeys(OWNERS, 0)
+    for owner, number in _owned(counts, kinds(counts)):
+        owned[owner] += number
     cut_off = counts.get("rejected_cut_off", 0)
-    owned["model"] = owned.get("model", 0) - cut_off
-    owned["provider"] = owned.get("provider", 0) + cut_off
-    return {owner: owned.get(owner, 0) for owner in OWNERS}
+    owned["model"] -= cut_off
+    owned["provider"] += cut_off
+    return owned
 
 
-def _owned(counts: Mapping[str, int]) -> Iterator[tuple[Owner, int]]:
-    for code, number in by_kind(counts, "rejected").items():
+def _owned(counts: Mapping[str, int], by_kind: Mapping[str, Counts]) -> Iterator[tuple[Owner, int]]:
+    for code, number in by_kind.get("rejected", {}).items():
         yield _rejector(code), number
-    for code, number in by_kind(counts, "failed", "interrupted").items():
-        yield "provider" if code.startswith("provider_") else "tool", number
-    for code, number in by_kind(counts, "refused").items():
+    for word in ("failed", "interrupted"):
+        for code, number in by_kind.get(word, {}).items():
+            yield "provider" if code.startswith("provider_") else "tool", number
+    for code, number in by_kind.get("refused", {}).items():
         yield "schema" if code in _ARGUMENTS else "tool", number
     yield "model", counts.get("unknown", 0) + counts.get("denied", 0)
     yield "provider", counts.get("errors", 0)

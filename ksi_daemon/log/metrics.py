@@ -8,14 +8,16 @@ told for a bin is at most LATENCY_ERROR off, whichever time of the bin was meant
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
 __all__ = [
     "LATENCY_ERROR",
     "latency_bin",
     "latency_ms",
-    "percentile_ms",
+    "percentiles_ms",
     "trials_to_tell",
     "wilson",
 ]
@@ -61,12 +63,14 @@ def latency_ms(number: int) -> float:
     return round(2 * GROWTH**number / (GROWTH + 1) / 1000, 3) if number else 0.001
 
 
-def percentile_ms(histogram: Mapping[int, int], part: float) -> float | None:
-    """Return the time that *part* of those in *histogram* (bin: times) do not exceed."""
-    wanted = max(1, math.ceil(part * sum(histogram.values())))
-    seen = 0
-    for number in sorted(histogram):
-        seen += histogram[number]
-        if seen >= wanted:
-            return latency_ms(number)
-    return None
+def percentiles_ms(histogram: Mapping[int, int], parts: Sequence[float]) -> list[float | None]:
+    """Return for each of *parts* the time that such a part of those in *histogram* do not exceed.
+
+    *histogram* counts times by bin. Without any, there is no such time.
+    """
+    if not histogram:
+        return [None] * len(parts)
+    bins = sorted(histogram)
+    seen = list(accumulate(histogram[number] for number in bins))
+    wanted = (max(1, math.ceil(part * seen[-1])) for part in parts)
+    return [latency_ms(bins[bisect_left(seen, number)]) for number in wanted]

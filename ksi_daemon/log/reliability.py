@@ -18,7 +18,7 @@ import msgspec
 
 from ksi_daemon.log import counts
 from ksi_daemon.log.counts import MOST_TURNS, Counts
-from ksi_daemon.log.metrics import percentile_ms, wilson
+from ksi_daemon.log.metrics import percentiles_ms, wilson
 from ksi_daemon.log.rollup import DAY, HOUR, SIZES, cube_of
 from ksi_daemon.log.scan import SCANS, Key, scan_sql, scanned
 
@@ -40,7 +40,8 @@ COUNTS: Final = (
 )
 _MORE: Final = ("refused", "interrupted", "errors", "cut_off", "echoed", "suspects", "lost")
 _NAMED: Final = {"quoted": "held", "suspects": "suspect", "lost": "missed"}
-_PERCENTILES: Final = (("p50_ms", 0.5), ("p95_ms", 0.95), ("p99_ms", 0.99))
+_PERCENTILES: Final = ("p50_ms", "p95_ms", "p99_ms")
+_PARTS: Final = (0.5, 0.95, 0.99)
 _ENDS: Final = ("handled", "failed", "denied", "unknown", "refused", "interrupted")
 _FAILURES: Final = ("failed", "denied", "unknown", "refused", "interrupted")
 _SECOND: Final = 1_000_000
@@ -116,14 +117,15 @@ def _told(name: str, value: Any) -> _Told:
 def _row(found: Counts) -> dict[str, Any]:
     count = found.get
     meant = count("seen", 0) - count("held", 0)
-    histogram = {int(name): number for name, number in counts.by_kind(found, "latency").items()}
+    kinds = counts.kinds(found)
+    histogram = {int(name): number for name, number in kinds.get("latency", {}).items()}
     tokens = count("input_tokens", 0), count("output_tokens", 0)
     priced = count("priced", 0)
     return {
         "completions": count("completions", 0),
         **{name: count(_NAMED.get(name, name), 0) for name in COUNTS},
         **_rate(count("handled", 0), meant),
-        **{name: percentile_ms(histogram, part) for name, part in _PERCENTILES},
+        **dict(zip(_PERCENTILES, percentiles_ms(histogram, _PARTS), strict=True)),
         "tokens": sum(tokens),
         "input_tokens": tokens[0],
         "output_tokens": tokens[1],
@@ -132,10 +134,10 @@ def _row(found: Counts) -> dict[str, Any]:
         **{name: count(_NAMED.get(name, name), 0) for name in _MORE},
         "open": count("strict", 0) + count("repaired", 0) - sum(count(name, 0) for name in _ENDS),
         "tries": _tries(found),
-        "repairs": _ranked(counts.by_kind(found, "repair")),
-        "rejections": _ranked(counts.by_kind(found, "rejected")),
-        "failures": _ranked(counts.by_kind(found, *_FAILURES)),
-        "provider_errors": _ranked(counts.by_kind(found, "error")),
+        "repairs": _ranked(kinds.get("repair", {})),
+        "rejections": _ranked(kinds.get("rejected", {})),
+        "failures": _ranked(counts.total(kinds.get(word, {}) for word in _FAILURES)),
+        "provider_errors": _ranked(kinds.get("error", {})),
         "faults": counts.faults(found),
     }
 

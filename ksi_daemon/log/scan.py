@@ -22,7 +22,8 @@ __all__ = ["FOREVER_US", "SCANS", "Key", "prepare", "rebuild", "scan_sql", "scan
 Key = tuple[Any, ...]
 # The queries of a scan, in the order in which ``scanned`` wants their rows.
 SCANS: Final = ("scan_blocks", "scan_replies", "scan_failures")
-FOREVER_US: Final = 2**62
+# As whole hours, so that no part of one is left over at the end.
+FOREVER_US: Final = 2**62 // 3_600_000_000 * 3_600_000_000
 
 _SIZE: Final = " ".join(f"WHEN a.size < {end} THEN '{name}'" for end, name in SIZES)
 _FACTS: Final = MappingProxyType(

@@ -23,7 +23,7 @@ SELECT {keys}, bin, stop_reason, priced, count(*), sum(input_tokens), sum(output
   FROM (SELECT DISTINCT {facts}, c.id, latency_bin(c.latency_us) AS bin, c.stop_reason,
                c.cost_nusd IS NOT NULL AS priced, c.input_tokens, c.output_tokens,
                coalesce(c.cost_nusd, 0) AS cost
-          FROM completions c
+          FROM completions c INDEXED BY completions_ts
           LEFT JOIN attempts a ON a.completion_id = c.id
          WHERE c.ts >= ? AND c.ts < ?)
  GROUP BY {keys}, bin, stop_reason, priced;

@@ -114,7 +114,7 @@ def test_a_correction(turns: int, tries: int, found: Counts) -> None:
 
 def test_kinds() -> None:
     found = {"rejected": 3, "rejected:a": 2, "rejected:b": 1, "rejected_cut_off": 1, "failed:a": 1}
-    assert counts.by_kind(found, "rejected", "failed") == {"a": 3, "b": 1}
+    assert counts.kinds(found) == {"rejected": {"a": 2, "b": 1}, "failed": {"a": 1}}
 
 
 @pytest.mark.parametrize(
