@@ -18,6 +18,7 @@ import anyio.abc
 import msgspec
 import structlog
 
+from ksi_daemon import provisions
 from ksi_daemon.clock import Clock, SteadyClock
 from ksi_daemon.collector import collect_when_quiet, patient
 from ksi_daemon.config import CONFIG_EXIT, Settings
@@ -29,12 +30,10 @@ from ksi_daemon.log import EventLog
 from ksi_daemon.log.inbox import Inbox
 from ksi_daemon.log.purses import purse_used
 from ksi_daemon.log.reader import LogReader
-from ksi_daemon.loop import LoopLimits, agreement, price_list
 from ksi_daemon.plugins import Plugins
-from ksi_daemon.providers.model import Price, Provider
 from ksi_daemon.providers.pool import ProviderPool
-from ksi_daemon.router import Limits, Router
-from ksi_daemon.services.agents import Agents, Defaults, FamilyLimits, Mailboxes
+from ksi_daemon.router import Router
+from ksi_daemon.services.agents import Agents, FamilyLimits, Mailboxes
 from ksi_daemon.services.approvals import Approvals
 from ksi_daemon.services.attempts import Attempts
 from ksi_daemon.services.causes import Causes
@@ -153,7 +152,7 @@ class Daemon:
                 on_commit=feed.publish,
                 on_failure=self._storage_failed,
             ) as event_log,
-            Router(event_log, feed, _limits(settings)) as router,
+            Router(event_log, feed, provisions.limits(settings)) as router,
             anyio.create_task_group() as tasks,
         ):
             feed.last_seq = event_log.last_seq
@@ -231,10 +230,12 @@ class Daemon:
             max_events=settings.subscriber_events,
             max_bytes=settings.subscriber_bytes,
         )
-        pool = _providers(settings)
+        pool = provisions.providers(settings)
         components = Components(router, settings.components_path, settings.base_components_path)
         completions = Completions(
-            router, price_of=_prices(settings), provider_of=_provider_of(settings, pool)
+            router,
+            price_of=provisions.prices(settings),
+            provider_of=provisions.provider_of(settings, pool),
         )
         files = FileStore(settings.files_path)
         plugins = Plugins(router, settings.plugins_path, files)
@@ -356,7 +357,7 @@ def _agents(
     tasks: anyio.abc.TaskGroup,
     pool: ProviderPool,
 ) -> tuple[Agents, Mailboxes]:
-    defaults = _defaults(settings)
+    defaults = provisions.defaults(settings)
     mailboxes = Mailboxes(
         router,
         reader,
@@ -414,75 +415,6 @@ def _unwrapped() -> Iterator[None]:
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
         raise error from error.__cause__
-
-
-def _providers(settings: Settings) -> ProviderPool:
-    """Return the pool; refuse to start with a provider that no agent could use."""
-    pool, provider = ProviderPool(), _defaults(settings).provider
-    if provider is not None:
-        try:
-            # Agents may bring the model.
-            pool.check({"model": "any", **provider})
-        except KsiError as exc:
-            raise UsageError(exc.message, exit_code=CONFIG_EXIT, hint=exc.hint) from exc
-    return pool
-
-
-def _provider_of(
-    settings: Settings, pool: ProviderPool
-) -> Callable[[str | dict[str, Any] | None], Provider]:
-    """Return what makes the provider of a completion without an agent."""
-    default = _defaults(settings).provider or {}
-
-    def provider_of(wanted: str | dict[str, Any] | None) -> Provider:
-        if isinstance(wanted, dict):
-            return pool.provider(wanted, 0)
-        kind = wanted or default.get("type")
-        return pool.provider(default if kind == default.get("type") else {"type": kind}, 0)
-
-    return provider_of
-
-
-def _prices(settings: Settings) -> Callable[[str], Price | None]:
-    """Return the prices of models; refuse to start with what is none, or with no such protocol."""
-    try:
-        agreement(settings.protocol)
-        return price_list(settings.prices)
-    except KsiError as exc:
-        raise UsageError(exc.message, exit_code=CONFIG_EXIT, hint=exc.hint) from exc
-    except ValueError as exc:
-        raise UsageError(f"prices: {exc}", exit_code=CONFIG_EXIT) from exc
-
-
-def _limits(settings: Settings) -> Limits:
-    return Limits(
-        hops=settings.max_hops,
-        events_per_root=settings.max_events_per_root,
-        handler_timeout_s=settings.handler_timeout_s,
-    )
-
-
-def _defaults(settings: Settings) -> Defaults:
-    given = {
-        "type": settings.provider,
-        "base_url": settings.base_url,
-        "api_key_env": settings.api_key_env,
-        "model": settings.model,
-    }
-    provider = {name: value for name, value in given.items() if value is not None}
-    limits = LoopLimits(
-        turns=settings.max_turns,
-        mistakes=settings.max_mistakes,
-        identical=settings.max_identical_turns,
-        tokens=settings.max_exchange_tokens,
-        usd=settings.max_exchange_usd,
-        wall_s=settings.max_exchange_s,
-    )
-    return Defaults(
-        provider=provider if settings.provider else None,
-        protocol=settings.protocol,
-        limits=limits,
-    )
 
 
 async def _end_unfinished(event_log: EventLog) -> int:
