@@ -36,6 +36,8 @@ MAX_NAME: Final = 128
 EVENT_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:[A-Za-z0-9][A-Za-z0-9_.-]*")
 # Tools are named without a namespace too. ASCII for the same reason.
 _TOOL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*+")
+# The same few names are asked for again and again.
+_event_name: Final = lru_cache(maxsize=1024)(EVENT_NAME.fullmatch)
 EMPTY: Final = msgspec.Raw(b"{}")
 
 Status = Literal[
@@ -125,7 +127,7 @@ def now() -> datetime:
 
 def is_event_name(name: str) -> bool:
     """Say whether *name* is of the form ``namespace:action`` and at most MAX_NAME long."""
-    return len(name) <= MAX_NAME and EVENT_NAME.fullmatch(name) is not None
+    return len(name) <= MAX_NAME and _event_name(name) is not None
 
 
 def is_tool_name(value: object) -> TypeGuard[str]:

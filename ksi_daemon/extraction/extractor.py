@@ -7,10 +7,9 @@ protocol gives the same result, but for the ids that are generated.
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import getrandbits
+from time import time_ns
 from typing import Any, Final
 
 from ksi_daemon.extraction.dialects import (
@@ -26,28 +25,27 @@ from ksi_daemon.extraction.dialects import (
 )
 from ksi_daemon.extraction.dialects.framing import stopped, where
 from ksi_daemon.extraction.dialects.json_action import FORMS
-from ksi_daemon.extraction.findings import Findings
+from ksi_daemon.extraction.findings import AFTERMATH, Findings
 from ksi_daemon.extraction.frames import Frames, present
-from ksi_daemon.extraction.model import Extraction
+from ksi_daemon.extraction.model import Call, Extraction
+from ksi_daemon.extraction.plain import read_plain
 from ksi_daemon.extraction.presets import Protocol
 from ksi_daemon.extraction.quoting import Quoting
 from ksi_daemon.extraction.reader import control_place, depth_exceeds
 from ksi_daemon.extraction.repair import Mended, Mender, may_be_spilt
-from ksi_daemon.extraction.scanner import Block, Broken, Scanner, Whole, plan
+from ksi_daemon.extraction.scanner import Block, Broken, Scanner, Whole
 from ksi_daemon.extraction.whole import Sole, read_whole
 
-__all__ = ["AFTERMATH", "Reply", "extract", "new_call_id", "too_long"]
+__all__ = ["Reply", "extract", "new_call_id", "read_closely", "too_long"]
 
 NEAR: Final = 8  # characters before an object in which a colon stands if it is a member's value
-# Behind a call: a closing brace, or a member. Both belong to an object, and perhaps to the call.
-AFTERMATH: Final = re.compile(r'\s*+(?:(?P<brace>\})|,?+\s*+"[^"\\\n]*+"\s*+:)')
 # What a call may hold beside the keys of its dialect.
 OWN_KEYS: Final = frozenset({"id", "_k"})
 
 
 def new_call_id() -> str:
     """Return an id that no other call has: ``ksiu_<milliseconds>_<random>``."""
-    return f"ksiu_{time.time_ns() // 1_000_000}_{getrandbits(48):012x}"
+    return f"ksiu_{time_ns() // 1_000_000}_{getrandbits(48).to_bytes(6).hex()}"
 
 
 def extract(
@@ -68,9 +66,22 @@ def extract(
     stands alone, and where the protocol allows for that, what lies before it is as much a thought
     as if it had been opened in the text.
     """
+    plain = read_plain(text, protocol, new_id)
+    if isinstance(plain, Extraction):
+        return plain
+    return read_closely(text, protocol, stop_reason, tools, new_id, plain)
+
+
+def read_closely(
+    text: str,
+    protocol: Protocol,
+    stop_reason: str | None,
+    tools: Schemas | None,
+    new_id: Callable[[], str],
+    known: Sequence[Call] = (),
+) -> Extraction:
+    """Do the same place by place, behind the calls *known*."""
     if not protocol.dialects:
-        return Extraction(text)
-    if "{" not in text and not protocol.whole and not present(text, plan(protocol.dialects).framed):
         return Extraction(text)
     reply = Reply(text, protocol, stop_reason, tools, new_id)
     if len(text) > protocol.max_reply_chars:
@@ -78,7 +89,7 @@ def extract(
     elif protocol.whole:
         reply.read_whole()
     else:
-        reply.read()
+        reply.read(reply.begin_with(known))
         thought_until = reply.thought_end() if protocol.open_thought else 0
         if thought_until:
             reply = Reply(text, protocol, stop_reason, tools, new_id, thought_until)
@@ -110,6 +121,19 @@ class Reply(Findings):
         self._quoting = Quoting(text, thought_until)
         self._stop_reason = stop_reason
         self._tools = tools
+
+    def begin_with(self, known: Sequence[Call]) -> int:
+        """Take the calls *known*, the first ones of the text, and return where the last one ends.
+
+        Nothing but prose is before them.
+        """
+        for call in known:
+            self._quoting.at(call.start)
+            self._quoting.pass_over(call.end)
+            self._calls.append(call)
+            self._ids[call.id] = call
+            self._counted = call.end
+        return self._counted
 
     def read(self, at: int = 0) -> None:
         """Read all blocks that begin at *at* or behind it."""

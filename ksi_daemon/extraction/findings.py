@@ -6,6 +6,7 @@ reply, and kept what is told of the others.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,10 +19,12 @@ from ksi_daemon.extraction.presets import Protocol
 from ksi_daemon.extraction.reader import unsound
 from ksi_daemon.extraction.scanner import Plan, plan
 
-__all__ = ["EXCERPT", "Findings"]
+__all__ = ["AFTERMATH", "EXCERPT", "Findings"]
 
 MAX_BLOCKS: Final = 1024  # calls and rejected ones, from which on a reply is not read further
 EXCERPT: Final = 60  # characters on either side of the place in question
+# Behind a call: a closing brace, or a member. Both belong to an object, and perhaps to the call.
+AFTERMATH: Final = re.compile(r'\s*+(?:(?P<brace>\})|,?+\s*+"[^"\\\n]*+"\s*+:)')
 _sorted_json: Final = msgspec.json.Encoder(order="sorted").encode
 
 

@@ -22,7 +22,7 @@ import msgspec
 from ksi_daemon.extraction.beginnings import beginning_or_match
 from ksi_daemon.extraction.dialects import Framed, FramedDialect, Reading
 
-__all__ = ["Frames", "frames", "present"]
+__all__ = ["Frames", "frames", "hints", "present"]
 
 # By how seldom they are met in prose and in JSON.
 RARE: Final = "｜▁@~<[`>|_"
@@ -101,6 +101,11 @@ def present(text: str, dialects: tuple[FramedDialect, ...]) -> list[FramedDialec
         else:
             _collect(text, watch, watch.pattern, found)
     return [dialect for dialect in dialects if dialect in found] if found else []
+
+
+def hints(dialect: FramedDialect) -> frozenset[str]:
+    """Return texts, one at least of which stands where a block of *dialect* begins."""
+    return frozenset(_first_characters(dialect.opener) or map(_rarest, dialect.markers))
 
 
 def frames(
@@ -189,7 +194,7 @@ def _watches(dialects: tuple[FramedDialect, ...]) -> tuple[_Watch, ...]:
     markers = {marker for dialect in dialects for marker in dialect.markers}
     groups: dict[tuple[str, bool], list[str]] = {}
     for marker in sorted(markers, key=lambda each: (-len(each), each)):
-        rarest = next((each for each in RARE if each in marker), "")
+        rarest = _rarest(marker)
         groups.setdefault((rarest, marker[0] == rarest), []).append(marker)
     return tuple(_watch(*key, group, dialects) for key, group in groups.items())
 
@@ -208,6 +213,11 @@ def _watch(
     together = leads and len(markers) >= ONE_SEARCH
     pattern = re.compile("|".join(map(re.escape, markers))) if together else None
     return _Watch(character, _common_beginning(markers), owners, pattern)
+
+
+def _rarest(marker: str) -> str:
+    """Return the character of *marker* that is seldom met elsewhere, *marker* if there is none."""
+    return next((each for each in RARE if each in marker), marker)
 
 
 def _common_beginning(markers: list[str]) -> str:

@@ -29,8 +29,8 @@ import msgspec
 
 from ksi_daemon.extraction.beginnings import beginning, beginning_or_match, either
 from ksi_daemon.extraction.dialects import Framed, FramedDialect, Schemas
-from ksi_daemon.extraction.extractor import AFTERMATH, Reply, too_long
-from ksi_daemon.extraction.findings import EXCERPT
+from ksi_daemon.extraction.extractor import Reply, too_long
+from ksi_daemon.extraction.findings import AFTERMATH, EXCERPT
 from ksi_daemon.extraction.frames import Frames
 from ksi_daemon.extraction.model import Call, Diagnostic, Rejected
 from ksi_daemon.extraction.presets import Protocol

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
@@ -10,11 +11,14 @@ import msgspec
 
 from ksi_daemon.errors import KsiError, NotFound
 from ksi_daemon.extraction.dialects import DIALECTS
+from ksi_daemon.extraction.glance import Glance, glance_of
 
-__all__ = ["PRESETS", "Protocol", "protocol"]
+__all__ = ["DEPTH", "PRESETS", "Protocol", "protocol"]
+
+DEPTH: Final = 6  # of objects and arrays in each other: deeper ones are read closely
 
 
-class Protocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Protocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Settings of extraction.
 
     *dialects* are in order of precedence: where an object fits two of them, the first one reads
@@ -50,6 +54,15 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def repairs(self) -> bool:
         """Whether a block that is not exact JSON may still be read."""
         return self.repair == "on" and self.mode == "lenient"
+
+    @cached_property
+    def glance(self) -> Glance | None:
+        """What its blocks look like; None if every block of a text is to be read closely."""
+        closely = self.whole or self.legacy_event != "allow" or self.max_depth < DEPTH
+        if closely or not self.max_calls:
+            return None
+        found = glance_of(self.dialects)
+        return found if found.objects else None
 
 
 PRESETS: Final[Mapping[str, Protocol]] = MappingProxyType(

@@ -48,10 +48,9 @@ class EventDialect(ObjectDialect):
         if not isinstance(name, str) or not is_event_name(name):
             return None
         args = block.get("data")
-        if type(args) is not dict:
-            args = object_args(args, "data", strict=strict)
-        if len(block) == 2 and "data" in block:
-            return args if isinstance(args, Fault) else Draft(name, args, None)
+        if type(args) is dict and len(block) == 2:
+            return Draft(name, args, None)
+        args = object_args(args, "data", strict=strict)
         others = [key for key in block if key not in _KNOWN and not key.startswith("_")]
         if others and "data" not in block:
             return Fault("args_type", f"'data' is missing; {listed(others)} belong in it")

@@ -54,12 +54,14 @@ class ToolUseDialect(ObjectDialect):
                 "missing_name",
                 f"'name' must name an event or a tool, such as 'agent:status', got {name!r:.60}",
             )
-        others = [key for key in block if key not in _KNOWN and not key.startswith("_")]
+        others = [key for key in block if key not in _KNOWN and key[:1] != "_"]
         if others and "input" not in block:
             return Fault("args_type", f"'input' is missing; {listed(others)} belong in it")
-        args = object_args(block.get("input"), "input", strict=strict)
-        if isinstance(args, Fault):
-            return args
+        args = block.get("input")
+        if type(args) is not dict:
+            args = object_args(args, "input", strict=strict)
+            if isinstance(args, Fault):
+                return args
         notes = (("unknown_field", f"ignored {listed(others)}"),) if others else ()
         if not is_call_id(given):
             odd = (("id_generated", "the block had no usable id"),)
