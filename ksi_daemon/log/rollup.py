@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from operator import mul
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -114,14 +115,8 @@ class Subject(NamedTuple):
     size: str = ""
 
 
-class Group(NamedTuple):
-    """A row of a cube: of the hour that begins at *start*, in seconds since 1970."""
-
-    cube: str
-    start: int
-    subject: Subject
-
-
+# A row of a cube: of the hour that begins at so many seconds since 1970.
+Group = tuple[str, int, tuple[str, ...]]
 # A row of the roll-up: cube, span, start, subject, counts.
 Row = tuple[str, int, int, tuple[str, ...], Counts]
 
@@ -151,7 +146,9 @@ def size_class(length: int) -> str:
 
 def add_counts(one: str, other: str) -> str:
     """Return the sum of two counts, as JSON; the SQL function of that name."""
-    return _encode(counts.total((_decode(one), _decode(other)))).decode()
+    summed = _decode(one)
+    _add_to(summed, _decode(other))
+    return _encode(summed).decode()
 
 
 class Tally:
@@ -234,12 +231,9 @@ class Tally:
         """Add *found* once to each row of each cube that one of *subjects* belongs to."""
         start = ts // _MICROSECONDS // HOUR * HOUR
         for name, shape in _SHAPES:
-            for subject in {_shaped(subject, shape) for subject in subjects}:
-                _add_to(self._groups.setdefault(Group(name, start, subject), {}), found)
-
-
-def _shaped(subject: Subject, shape: Sequence[bool]) -> Subject:
-    return Subject(*(value if kept else "" for value, kept in zip(subject, shape, strict=True)))
+            # A text times False is empty.
+            for key in {tuple(map(mul, subject, shape)) for subject in subjects}:
+                _add_to(self._groups.setdefault((name, start, key), {}), found)
 
 
 def _add_to(summed: Counts, found: Mapping[str, int]) -> None:
