@@ -64,6 +64,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "tree": Entry("Log", "stories", "Show a story: what caused what."),
     "why": Entry("Log", "stories", "Show why an event fired, and the text it was written in."),
     "attempts": Entry("Log", "attempts", "List calls that went wrong; mend one, put one aside."),
+    "replay": Entry("Log", "replay", "Read logged replies again; show what is found otherwise."),
     "reliability": Entry("Models", "reports", "Show how many calls of each model came to good."),
     "extract": Entry("Models", "extract", "Find the calls in a text; needs no daemon."),
     "prompt": Entry("Models", "prompt", "Print how a model is taught to write calls."),

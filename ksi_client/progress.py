@@ -34,6 +34,10 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Take the line away, for others to be written; it comes back."""
         if self._terminal:
             click.echo("\r\x1b[K", nl=False, err=True, color=True)
 

@@ -79,13 +79,17 @@ NEED_NO_DAEMON = (
     "explained.py",
     "extract.py",
     "extracted.py",
+    "golden.py",
     "mending.py",
     "prompt.py",
     "protocol.py",
+    "replay.py",
+    "replayed.py",
+    "replaying.py",
     "tools.py",
 )
 # What reads a log's file itself, with or without a daemon.
-READ_LOG_FILES = ("datasette.py", "export.py", "open.py")
+READ_LOG_FILES = ("datasette.py", "export.py", "open.py", "replay.py")
 # Who says what is wrong with a house must know it.
 KNOWN_TO_THE_DOCTOR = {"composition", "config", "log", "providers", "services"}
 IO_MODULES = {
