@@ -16,7 +16,7 @@ __all__ = [
     "to_json",
 ]
 
-# Stored with every completion: replay compares results only where the number differs.
+# Stored with every completion, so that a replay can say which version read it.
 EXTRACTOR_VERSION: Final = 2
 
 
