@@ -14,6 +14,7 @@ from ksi_client.session import Session, common
 from ksi_client.text import visible
 from ksi_client.variables import variables_option
 from ksi_client.views import reports
+from ksi_client.views.tables import pairs
 
 __all__ = ["agents", "send", "spawn", "terminate"]
 
@@ -108,13 +109,18 @@ def send(
 
 
 @click.command()
+@click.argument("agent_id", required=False, shell_complete=agent_ids)
 @common
 @click.pass_obj
-def agents(session: Session) -> None:
-    """List the agents that live."""
-    with session.client() as client:
-        listed = client.request("agent:list")["agents"]
+def agents(session: Session, agent_id: str | None) -> None:
+    """List the agents that live; or show all about one, also what it has cost."""
     out = session.output()
+    with session.client() as client:
+        if agent_id is not None:
+            info = client.request("agent:info", {"agent_id": agent_id})
+            out.show(info, lambda: pairs(info, paint=out.paint))
+            return
+        listed = client.request("agent:list")["agents"]
     out.each(listed, lambda: reports.agents(listed, out.paint, out.width))
 
 

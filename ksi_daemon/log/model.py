@@ -11,6 +11,7 @@ from ksi_daemon.events import Status
 from ksi_daemon.work import Ended, Idempotency, Statement, Transaction, Work
 
 __all__ = [
+    "AgentUsage",
     "Attempt",
     "Durability",
     "Ended",
@@ -103,6 +104,18 @@ class LoggedCompletion(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     state: Literal["stored", "done"]
     extractor: int
+
+
+class AgentUsage(msgspec.Struct, frozen=True):
+    """What the *replies* to an agent have cost. *cached_tokens* are part of *input_tokens*; *usd*
+    is the sum of what is known, None if nothing is, and *unpriced* counts the other replies."""
+
+    replies: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    usd: float | None
+    unpriced: int
 
 
 class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from ksi_daemon.log.forms import Form
 from ksi_daemon.log.mcp import LoggedServer
 from ksi_daemon.log.metrics import latency_bin
 from ksi_daemon.log.model import (
+    AgentUsage,
     EventFilter,
     GroupKey,
     LoggedAttempt,
@@ -175,6 +176,11 @@ class LogReader:
             )
             for row in await self._rows(self._queries["pending_messages"])
         ]
+
+    async def usage(self, agent_id: str) -> AgentUsage:
+        """Return what the replies to a living agent have cost since its spawn."""
+        [row] = await self._rows(self._queries["usage"], (agent_id, agent_id))
+        return AgentUsage(*row)
 
     async def completion(self, completion_id: str) -> LoggedCompletion | None:
         """Return one completion; its text is in the event of the same id."""

@@ -90,6 +90,13 @@ SELECT id, ts, agent_id, request_id, turn, provider, model, preset, stop_reason,
   FROM completions
  WHERE id = ?;
 
+-- name: usage
+-- What the replies to a living agent have cost since its spawn, and of how many nobody knows.
+SELECT count(*), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),
+       coalesce(sum(cached_tokens), 0), sum(cost_nusd) / 1e9, count(*) - count(cost_nusd)
+  FROM completions
+ WHERE agent_id = ? AND ts >= (SELECT spawned FROM agents WHERE agent_id = ?);
+
 -- name: attempts
 -- The blocks of one completion in source order, each with the event it led to.
 SELECT a.completion_id, a.ordinal, a.agent_id, a.provider, a.model, a.dialect, a.tool, a.verdict,

@@ -19,7 +19,7 @@ from ksi_daemon.errors import Conflict, KsiError, StorageError
 from ksi_daemon.events import ErrorInfo, Event, matches, now
 from ksi_daemon.extraction import Tool
 from ksi_daemon.log import statements
-from ksi_daemon.log.model import PendingMessage
+from ksi_daemon.log.model import AgentUsage, PendingMessage
 from ksi_daemon.providers.model import Message, Provider
 from ksi_daemon.registry import Handler
 from ksi_daemon.router import Committed, Router
@@ -61,6 +61,8 @@ class AgentReader(Protocol):
     async def purses(self) -> dict[str, int]: ...
 
     async def said(self) -> list[tuple[str, bytes]]: ...
+
+    async def usage(self, agent_id: str) -> AgentUsage: ...
 
     async def conversation(self, agent_id: str) -> list[Message]: ...
 

@@ -201,16 +201,22 @@ class Agents:
         """List the agents that live, and what each does."""
         return {"agents": [_described(agent) for agent in self._agents.values()]}
 
-    @handles("agent:info", effect="observe", inline=True, example={"agent_id": "greeter"})
-    def info(self, data: Info, ctx: Context) -> dict[str, Any]:
-        """Tell all about one agent: what it is made of, what it may do, what it said of itself."""
+    @handles("agent:info", effect="observe", example={"agent_id": "greeter"})
+    async def info(self, data: Info, ctx: Context) -> dict[str, Any]:
+        """Tell all about one agent: what it is made of, may do, said of itself, and has cost."""
         agent = self._existing(data.agent_id)
         made_of = msgspec.to_builtins(agent.spec)
         made_of["provider"] = agent.spec.provider.get("type")
         for internal in ("spawn_id", "root_id", "parent_spawn_id"):
             del made_of[internal]
         told = msgspec.to_builtins(self._mailboxes.told(agent.spec)) if data.told else None
-        described = {**made_of, **_described(agent), "waiting": len(agent.mailbox)}
+        usage = await self._mailboxes.reader.usage(data.agent_id)
+        described = {
+            **made_of,
+            **_described(agent),
+            "waiting": len(agent.mailbox),
+            "usage": usage,
+        }
         return described if told is None else {**described, "told": told}
 
     @handles(

@@ -115,6 +115,16 @@ def test_send(
     assert asked(stub) == [("agent:send", {"agent_id": "ada", **data})]
 
 
+def test_all_about_one(stub: StubDaemon, ksi: Callable[..., Result]) -> None:
+    info = {"agent_id": "ada", "model": None, "usage": {"replies": 2, "usd": 0.5}}
+    stub.answers["agent:info"] = info
+    assert ksi("agents", "ada").stdout == (
+        "agent_id  ada\nmodel     -\nusage\n  replies  2\n  usd      0.5\n"
+    )
+    assert msgspec.json.decode(ksi("agents", "ada", text=False).stdout) == info
+    assert msgspec.json.decode(stub.requests[0].data) == {"agent_id": "ada"}
+
+
 def test_agents(ksi: Callable[..., Result]) -> None:
     assert ksi("agents").stdout.splitlines()[1].split() == ["ada", "idle", "-", "-", "-", "-"]
     assert ksi("agents", text=False).stdout == '{"agent_id":"ada","state":"idle"}\n'

@@ -216,7 +216,7 @@ async def test_a_file_of_any_name_gives_an_id(var: Path) -> None:
             {"system": "Speak.", "provider": {"type": "scripted"}},
             "args_schema",
             "provider: Object missing required field `replies`",
-            "fields: replies, on_empty, model, capabilities",
+            "fields: replies, on_empty, model, prices, capabilities",
             id="provider that lacks something",
         ),
         pytest.param(
@@ -315,7 +315,54 @@ async def test_info_tells_what_an_agent_is_made_of_but_not_its_providers_setting
             "template": False,
             "state": "idle",
             "waiting": 0,
+            "usage": {
+                "replies": 0,
+                "input_tokens": 0,
+                "output_tokens": 0,
+                "cached_tokens": 0,
+                "usd": None,
+                "unpriced": 0,
+            },
         }
+
+
+async def usage(peer: Peer) -> dict[str, Any]:
+    info = await peer.ask("agent:info", {"agent_id": "ada"})
+    found: dict[str, Any] = info["usage"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("prices", "usd", "unpriced"),
+    [
+        pytest.param({"in": 0, "out": 500_000}, 2.0, 0, id="known"),
+        pytest.param({"in": 0, "out": 0}, 0.0, 0, id="free"),
+        pytest.param(None, None, 2, id="a price that nobody knows is not 0"),
+    ],
+)
+async def test_info_tells_what_an_agent_has_cost(
+    var: Path, prices: object, usd: float | None, unpriced: int
+) -> None:
+    provider = {"type": "scripted", "replies": ["x" * 8], "on_empty": "repeat", "prices": prices}
+    spawn = {"agent_id": "ada", "system": "S", "provider": provider}
+    async with served(var) as (peer, _):
+        await peer.ask("agent:spawn", spawn)
+        for _ in range(2):
+            await send(peer, "Go.", wait=True)
+        cost = await usage(peer)
+        assert cost.pop("input_tokens") > 0
+        assert cost == {
+            "replies": 2,
+            "output_tokens": 4,
+            "cached_tokens": 0,
+            "usd": usd,
+            "unpriced": unpriced,
+        }
+    async with served(var) as (peer, _):
+        assert (await usage(peer))["replies"] == 2
+        await peer.ask("agent:terminate", {"agent_id": "ada"})
+        await peer.ask("agent:spawn", spawn)
+        assert (await usage(peer))["replies"] == 0
 
 
 async def test_what_an_agent_is_told_is_told_if_asked(var: Path) -> None:
