@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -33,13 +33,15 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     """A message to an agent. *cause* is the event that brought it; its id names the exchange.
 
     *untrusted*: the text quotes a document or comes from another agent, so a call that stands
-    in it must not fire when it is repeated. *protocol* overrides the agent's own for this
+    in it must not fire when it is repeated. *tainted*: the text is a stranger's, or
+    that of an agent that has read a stranger's. *protocol* overrides the agent's own for this
     exchange.
     """
 
     cause: Event
     content: str
     untrusted: bool = False
+    tainted: bool = False
     protocol: str | dict[str, Any] | None = None
 
     @property
@@ -143,7 +145,8 @@ class Session(msgspec.Struct, kw_only=True):
     *messages* holds the conversation without the system prompt; *position* counts the rows that
     the log has of it. *tools* are what the agent may emit, *readings* what it was given to read.
     *unsaved* are rows that go to the log together with the next completion, or with the end of the
-    exchange: what a crash loses of them, the completion before them leads to again.
+    exchange: what a crash loses of them, the completion before them leads to again. *on_taint* is
+    called with the event by which the agent is given untrusted text.
     """
 
     agent_id: str
@@ -157,6 +160,7 @@ class Session(msgspec.Struct, kw_only=True):
     messages: list[Message] = msgspec.field(default_factory=list)
     position: int = 0
     unsaved: list[Statement] = msgspec.field(default_factory=list)
+    on_taint: Callable[[str], None] = lambda event_id: None
     usual: Manner | None = None
     readings: Readings = msgspec.field(default_factory=Readings)
 

@@ -6,7 +6,8 @@
     ├── RoutingError
     │   ├── UnknownEvent        unknown_event
     │   ├── InvalidData         args_schema
-    │   ├── Denied              denied, hop_limit, root_budget, spawn_limit
+    │   ├── Denied              denied, tainted, budget_spent, hop_limit, root_budget,
+    │   │                       spawn_limit
     │   │   └── ApprovalRequired  approval_required
     │   ├── HandlerFailed       handler_failed
     │   └── HandlerTimeout      handler_timeout

@@ -47,6 +47,7 @@ class _Mark(NamedTuple):
     own: str | None
     timeout_s: float | None
     example: dict[str, Any] | None
+    outside: bool
 
 
 class Handler(NamedTuple):
@@ -55,6 +56,7 @@ class Handler(NamedTuple):
     *decode* makes the payload from the event's raw data or raises; *payload* is its type, or the
     JSON Schema of an object. *receipt*: the result is for the sender's books and is not an answer
     that an agent waits for. *own*: the field of the data that must name the sending agent.
+    *outside*: the result holds what strangers wrote, and taints an agent that reads it.
     """
 
     event: str
@@ -68,6 +70,7 @@ class Handler(NamedTuple):
     own: str | None = None
     timeout_s: float | None = None
     example: dict[str, Any] | None = None
+    outside: bool = False
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the event's data."""
@@ -91,18 +94,21 @@ def handles(
     own: str | None = None,
     timeout_s: float | None = None,
     example: dict[str, Any] | None = None,
+    outside: bool | None = None,
 ) -> Callable[[Function], Function]:
     """Mark a function as the handler of *event*; ``Registry.include`` registers it.
 
     The function takes the data (a msgspec Struct, a pydantic model or ``dict``, by its
     annotation) and a Context; a transaction handler takes the SQLite connection as well. Its
-    result is the reply; an agent that sent the event is told it, unless *receipt* is set. The
-    first sentence of the docstring describes the event to people and to models.
+    result is the reply; an agent that sent the event is told it, unless *receipt* is set, and is
+    tainted by it if it comes from *outside*, as that of ``egress`` and ``exec`` does unless said
+    otherwise. The first sentence of the docstring describes the event to people and to models.
     """
 
     def mark(function: Function) -> Function:
         marks = getattr(function, _MARK, ())
-        new = _Mark(event, effect, transaction, inline, receipt, own, timeout_s, example)
+        strange = effect in ("egress", "exec") if outside is None else outside
+        new = _Mark(event, effect, transaction, inline, receipt, own, timeout_s, example, strange)
         setattr(function, _MARK, (*marks, new))
         return function
 
@@ -118,10 +124,12 @@ def tool(
     effect: Effect = "write",
     timeout_s: float | None = None,
     example: dict[str, Any] | None = None,
+    outside: bool = True,
 ) -> Handler:
     """Return the handler of tool *name*: *call* takes an object that fits *schema*, and a Context.
 
-    A name may have a namespace or not. Raise ValueError for what is no name or no schema.
+    What it returns is strangers' word unless *outside* is false. A name may have a namespace or
+    not. Raise ValueError for what is no name or no schema.
     """
     if not is_tool_name(name):
         raise ValueError(f"{name!r:.200} is no tool name: want letters, digits and _ . - / :")
@@ -135,6 +143,7 @@ def tool(
         summary=summary,
         timeout_s=timeout_s,
         example=example,
+        outside=outside,
     )
 
 
@@ -234,6 +243,7 @@ def _handler(mark: _Mark, call: Callable[..., Any]) -> Handler:
         own=mark.own,
         timeout_s=mark.timeout_s,
         example=mark.example,
+        outside=mark.outside,
     )
 
 

@@ -87,7 +87,16 @@ _encode: Final = msgspec.json.Encoder(enc_hook=plain).encode
 class Context:
     """What a handler knows besides its data: the event, who sent it, and the way back in."""
 
-    __slots__ = ("channel", "event", "principal", "right", "router", "statements")
+    __slots__ = (
+        "channel",
+        "event",
+        "outside",
+        "principal",
+        "right",
+        "router",
+        "statements",
+        "tainted",
+    )
 
     def __init__(
         self, router: Router, event: Event, submission: Submission, right: Right | None = None
@@ -98,6 +107,10 @@ class Context:
         self.channel = submission.channel
         # By which right the event came, where one with conditions or a budget was needed.
         self.right = right
+        # What the event says is the word of strangers, or of one who has read them.
+        self.tainted = submission.tainted or submission.principal.tainted
+        # Set where the result holds what strangers wrote: an agent that reads it is tainted.
+        self.outside = False
         self.statements: list[Statement] = []
 
     @property
@@ -115,8 +128,11 @@ class Context:
             data=msgspec.Raw(_encode({} if data is None else data)),
             principal=security.handler(self.event.name, self.principal),
             cause=self.event,
+            tainted=self.tainted or self.outside,
         )
-        return (await self.router.submit(submission)).result()
+        submitted = await self.router.submit(submission)
+        self.outside |= submitted.outside
+        return submitted.result()
 
     def notify(
         self, event: str, data: object, *, agent_id: str | None = None
@@ -322,7 +338,8 @@ class Router:
             self._log_then_start(delivery)
         elif first.kind == "inline" and len(delivery.handlers) == 1:
             outcome = _called(first, delivery.payload, delivery.context)
-            delivery.reply.set_result(Submitted(delivery.event, outcome))
+            outside = _is_outside(delivery)
+            delivery.reply.set_result(Submitted(delivery.event, outcome, outside=outside))
         else:
             self._start(delivery, logged=False)
 
@@ -368,12 +385,18 @@ class Router:
 
     def _answer_again(self, delivery: _Delivery, outcome: Outcome | None) -> None:
         """Answer a submission that was logged before; if that one still runs, when it ends."""
-        event, reply, receipt = delivery.event, delivery.reply, delivery.handlers[0].receipt
+        event, reply, first = delivery.event, delivery.reply, delivery.handlers[0]
+        # Whether a read came upon strangers' words is not known any more.
+        outside = first.outside or first.effect == "observe"
+
+        def answer(end: Outcome) -> None:
+            _settle(reply, Submitted(event, end, True, first.receipt, outside))
+
         ends = self._ends.get(event.seq)
         if outcome is not None or ends is None or delivery.submission.wait == "logged":
-            _settle(reply, Submitted(event, outcome or _PENDING, True, receipt))
+            answer(outcome or _PENDING)
         else:
-            ends.append(lambda end: _settle(reply, Submitted(event, end, True, receipt)))
+            ends.append(answer)
 
     def _start(self, delivery: _Delivery, *, logged: bool) -> None:
         if self._tasks is None:
@@ -396,7 +419,10 @@ class Router:
             if logged:
                 outcome = await self._conclude(context, outcome)
         finally:
-            _settle(delivery.reply, Submitted(event, outcome, receipt=first.receipt))
+            outside = _is_outside(delivery)
+            _settle(
+                delivery.reply, Submitted(event, outcome, receipt=first.receipt, outside=outside)
+            )
             for tell in self._ends.pop(event.seq, ()):
                 tell(outcome)
             # Last: who waits until all is drained closes the connection that the reply takes.
@@ -454,6 +480,10 @@ class _Delivery(NamedTuple):
     payload: Any
     context: Context
     reply: asyncio.Future[Submitted]
+
+
+def _is_outside(delivery: _Delivery) -> bool:
+    return delivery.handlers[0].outside or delivery.context.outside
 
 
 _PENDING: Final = Outcome("received")

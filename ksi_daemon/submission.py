@@ -43,6 +43,7 @@ class Submission(msgspec.Struct, kw_only=True):
     may join one). *event_id* makes the id deterministic, so that what a crash repeats is logged
     once. *outcome* is how a notice says that what it tells of ended, if not well. *statements*
     are committed together with the event. *approved* binds what a person has approved of.
+    *tainted*: the data hold what strangers wrote, or one who has read them.
     """
 
     event: str
@@ -60,15 +61,20 @@ class Submission(msgspec.Struct, kw_only=True):
     statements: tuple[Statement, ...] = ()
     channel: Channel | None = None
     approved: bytes | None = None
+    tainted: bool = False
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """What became of a submission. ``event.seq`` is 0 when it was not logged."""
+    """What became of a submission. ``event.seq`` is 0 when it was not logged.
+
+    *outside*: the result holds what strangers wrote.
+    """
 
     event: Event
     outcome: Outcome
     duplicate: bool = False
     receipt: bool = False
+    outside: bool = False
 
     def result(self) -> Any:
         """Return the handler's result; raise KsiError if the event did not end well."""

@@ -44,6 +44,7 @@ class _Mark(NamedTuple):
     effect: Effect
     timeout_s: float | None
     example: dict[str, Any] | None
+    trusted: bool
 
 
 @overload
@@ -55,6 +56,7 @@ def tool(
     effect: Effect = "write",
     timeout_s: float | None = None,
     example: dict[str, Any] | None = None,
+    trusted: bool = False,
 ) -> Callable[[Function], Function]: ...
 def tool(
     function: Function | None = None,
@@ -64,15 +66,17 @@ def tool(
     effect: Effect = "write",
     timeout_s: float | None = None,
     example: dict[str, Any] | None = None,
+    trusted: bool = False,
 ) -> Function | Callable[[Function], Function]:
     """Mark a function as a tool; a plugin that holds it registers it.
 
     *name* is the function's own unless given. *effect* is what the tool does to the world
-    (``observe`` for one that only reads), *timeout_s* how long it may take.
+    (``observe`` for one that only reads), *timeout_s* how long it may take. *trusted*: what it
+    returns is nothing that strangers wrote; else an agent that reads it is tainted.
     """
 
     def mark(marked: Function) -> Function:
-        setattr(marked, _MARK, _Mark(name, effect, timeout_s, example))
+        setattr(marked, _MARK, _Mark(name, effect, timeout_s, example, trusted))
         return marked
 
     return mark if function is None else mark(function)
@@ -97,7 +101,7 @@ def handler(function: Callable[..., Any], files: FileStore) -> Handler:
 
     Raise ValueError for one that cannot be a tool.
     """
-    mark: _Mark = getattr(function, _MARK, _Mark(None, "write", None, None))
+    mark: _Mark = getattr(function, _MARK, _Mark(None, "write", None, None, False))
     described = tool_of(function, mark.name)
     made = registry.tool(
         described.name,
@@ -107,6 +111,7 @@ def handler(function: Callable[..., Any], files: FileStore) -> Handler:
         effect=mark.effect,
         timeout_s=mark.timeout_s,
         example=mark.example,
+        outside=not mark.trusted,
     )
     return made._replace(decode=_typed(made.decode, arguments(function)))
 

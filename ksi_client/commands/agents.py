@@ -30,7 +30,12 @@ __all__ = ["agents", "send", "spawn", "terminate"]
     "--protocol", metavar="NAME|JSON", help="How calls are written: a preset or an object."
 )
 @click.option("--profile", metavar="NAME", help="The profile of what it may do.")
-@click.option("--allow", multiple=True, metavar="PATTERN", help="An event it may emit; repeatable.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="PATTERN|JSON",
+    help="An event it may emit, or a right with conditions; repeatable.",
+)
 @variables_option
 @common
 @click.pass_obj
@@ -56,7 +61,7 @@ def spawn(
         **given,
         "provider": _name_or_object(provider),
         "protocol": _name_or_object(protocol),
-        "allow": list(allow) or None,
+        "allow": [_name_or_object(each) for each in allow] or None,
         "variables": variables or None,
         "prompt": prompt if no_wait else None,
     }

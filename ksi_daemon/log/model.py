@@ -132,16 +132,21 @@ class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):
     taken: bool
     unfinished_completion: str | None
     counts: bytes | None = None
+    tainted: bool = False
 
 
 class LoggedState(msgspec.Struct, frozen=True):
-    """A value that is kept under *key*; *version* grows with each write of that key."""
+    """A value that is kept under *key*; *version* grows with each write of that key.
+
+    *tainted*: who wrote it had read untrusted text.
+    """
 
     namespace: str
     key: str
     value: msgspec.Raw
     version: int
     ts: datetime
+    tainted: bool = False
 
 
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

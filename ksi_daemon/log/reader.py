@@ -148,9 +148,10 @@ class LogReader:
         """Return the ids of sent messages by seq that have no outcome but are in a mailbox."""
         return dict(await self._rows(self._queries["delivered"]))
 
-    async def agents(self) -> list[bytes]:
-        """Return the specs of the living agents as JSON, in the order of their spawning."""
-        return [row[0].encode() for row in await self._rows(self._queries["agents"])]
+    async def agents(self) -> list[tuple[bytes, str | None]]:
+        """Return the specs of the living agents as JSON, in the order of their spawning, each with
+        the event that tainted the agent."""
+        return [(row[0].encode(), row[1]) for row in await self._rows(self._queries["agents"])]
 
     async def conversation(self, agent_id: str) -> list[Message]:
         """Return what an agent has heard and said, in order."""
@@ -173,6 +174,7 @@ class LogReader:
                 taken=bool(row[4]),
                 unfinished_completion=row[5],
                 counts=None if row[6] is None else row[6].encode(),
+                tainted=bool(row[7]),
             )
             for row in await self._rows(self._queries["pending_messages"])
         ]
@@ -360,5 +362,5 @@ def _attempt(row: tuple[Any, ...]) -> LoggedAttempt:
 
 
 def _state(row: tuple[Any, ...]) -> LoggedState:
-    namespace, key, value, version, ts = row
-    return LoggedState(namespace, key, raw(value), version, moment(ts))
+    namespace, key, value, version, ts, tainted = row
+    return LoggedState(namespace, key, raw(value), version, moment(ts), bool(tainted))

@@ -24,6 +24,7 @@ __all__ = [
     "agent",
     "agent_changed",
     "agent_said",
+    "agent_tainted",
     "agent_terminated",
     "attempt",
     "attempt_corrected",
@@ -85,6 +86,14 @@ def agent_said(connection: sqlite3.Connection, agent_id: str, kind: str, value: 
     return updated.rowcount == 1
 
 
+def agent_tainted(agent_id: str, event_id: str) -> Statement:
+    """Note the event by which an agent first read untrusted text."""
+    return (
+        "UPDATE agents SET tainted = ? WHERE agent_id = ? AND state = 'active' AND tainted IS NULL",
+        (event_id, agent_id),
+    )
+
+
 def agent_terminated(agent_id: str, ended: datetime) -> list[Statement]:
     """End an agent, its conversation, its rules and timers; what was said stays in the events."""
     return [
@@ -114,14 +123,20 @@ def spawned(parent: str, root: str) -> list[Statement]:
 
 
 def waiting_message(
-    *, agent_id: str, content: str, untrusted: bool, request_id: str, ts: datetime
+    *,
+    agent_id: str,
+    content: str,
+    untrusted: bool,
+    request_id: str,
+    ts: datetime,
+    tainted: bool = False,
 ) -> Statement:
     """Put a message into a mailbox; the same event twice is one message."""
     return (
         "INSERT OR IGNORE INTO messages"
-        " (agent_id, role, content, kind, untrusted, request_id, ts)"
-        " VALUES (?, 'user', ?, 'message', ?, ?, ?)",
-        (agent_id, content, int(untrusted), request_id, microseconds(ts)),
+        " (agent_id, role, content, kind, untrusted, tainted, request_id, ts)"
+        " VALUES (?, 'user', ?, 'message', ?, ?, ?, ?)",
+        (agent_id, content, int(untrusted), int(tainted), request_id, microseconds(ts)),
     )
 
 
@@ -277,12 +292,17 @@ def set_state(
     key: str,
     value: msgspec.Raw,
     expect_version: int | None,
+    *,
+    tainted: bool = False,
 ) -> int:
     """Write a value inside a transaction handler; return its new version.
 
+    *tainted*: who writes it has read untrusted text.
+
     Raise Conflict (``version_conflict``) if *expect_version* is not the present one.
     """
-    return _write_state(connection, namespace, key, str(value, "utf-8"), expect_version)
+    text = str(value, "utf-8")
+    return _write_state(connection, namespace, key, text, expect_version, tainted=tainted)
 
 
 def delete_state(
@@ -304,6 +324,8 @@ def _write_state(
     key: str,
     value: str | None,
     expect_version: int | None,
+    *,
+    tainted: bool = False,
 ) -> int:
     row = connection.execute(
         "SELECT CASE WHEN value IS NULL THEN 0 ELSE version END, version FROM state"
@@ -318,7 +340,7 @@ def _write_state(
             details={"version": present},
         )
     connection.execute(
-        "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?)",
-        (namespace, key, value, newest + 1, microseconds(now())),
+        "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?)",
+        (namespace, key, value, newest + 1, microseconds(now()), int(tainted)),
     )
     return int(newest) + 1

@@ -32,6 +32,7 @@ __all__ = [
     "Delegated",
     "Effect",
     "Permit",
+    "conditions",
     "delegated",
     "is_permitted",
     "must_ask",
@@ -121,6 +122,14 @@ def reaching(principal: Principal, event: str, effect: Effect) -> Iterator[Holdi
             yield each
 
 
+def conditions(principal: Principal, event: str, effect: Effect) -> str:
+    """Return in words when *principal* may submit *event*; empty if whenever it likes."""
+    rights = [*reaching(principal, event, effect)]
+    if event in SELF_REPORT or principal.operator or any(isinstance(r, str) for r in rights):
+        return ""
+    return _said(each for each in rights if isinstance(each, Right))
+
+
 def delegated(asked: Iterable[Entry], giver: Principal, admin: Container[str] = ()) -> Delegated:
     """Return what *giver* can pass on of what a child of its asks for.
 
@@ -184,10 +193,9 @@ def _best(
             return found
     if fitting:
         raise Denied(f"{principal.source} has used up its right to {event!r}", code="budget_spent")
-    wheres = [each for right in rights if isinstance(right, Right) for each in _wheres(right)]
     raise Denied(
         f"{principal.source} may not emit {event!r} with these data",
-        hint="it may where " + ", or where ".join(dict.fromkeys(wheres)),
+        hint="it may " + _said(each for each in rights if isinstance(each, Right)),
     )
 
 
@@ -211,6 +219,11 @@ def _rank(permit: Permit) -> tuple[bool, bool]:
         right is None or not right.template,
         right is not None and any(True for _ in purses(right)),
     )
+
+
+def _said(rights: Iterable[Right]) -> str:
+    wheres = dict.fromkeys(each for right in rights for each in _wheres(right))
+    return "where " + ", or where ".join(wheres) if wheres else ""
 
 
 def _wheres(right: Right) -> Iterator[str]:

@@ -125,6 +125,7 @@ class Approvals:
             if error
             else bytes(outcome.result or b"null").decode()
         )
+        ctx.outside = submitted.outside
         await self._tell(ctx, asked, f"was approved. It is {outcome.status}:\n{told}")
         return {
             "approval_id": asked.approval_id,

@@ -104,7 +104,12 @@ class Attempts:
         # Attempts that are being fixed or dismissed now, by their seq.
         self._busy: set[int] = set()
 
-    @handles("monitor:attempts", effect="observe", example={"state": "open", "limit": 10})
+    @handles(
+        "monitor:attempts",
+        effect="observe",
+        outside=True,
+        example={"state": "open", "limit": 10},
+    )
     async def attempts(self, data: Wanted, ctx: Context) -> dict[str, Any]:
         """List calls that were rejected, invalid, unknown, denied or failed, the newest first."""
         if data.attempt is not None:

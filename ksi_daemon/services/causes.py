@@ -101,7 +101,7 @@ class Causes:
         self._reader = reader
         self._attempts = attempts
 
-    @handles("monitor:tree", effect="observe", example={"seq": 1})
+    @handles("monitor:tree", effect="observe", outside=True, example={"seq": 1})
     async def tree(self, data: Tree, ctx: Context) -> dict[str, Any]:
         """Return all events of one story; each names the event that caused it."""
         correlation_id = data.correlation_id or (await self._found(data)).correlation_id
@@ -110,7 +110,7 @@ class Causes:
             raise NotFound("story", correlation_id)
         return {"correlation_id": correlation_id, "events": events}
 
-    @handles("monitor:why", effect="observe", example={"seq": 1})
+    @handles("monitor:why", effect="observe", outside=True, example={"seq": 1})
     async def why(self, data: Which, ctx: Context) -> dict[str, Any]:
         """Say why an event fired: its causes, the checks it passed, how it ended, its effects.
 

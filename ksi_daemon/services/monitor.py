@@ -80,7 +80,12 @@ class Monitor:
         self._router = router
         self._reader = reader
 
-    @handles("monitor:get_events", effect="observe", example={"patterns": ["agent:*"], "limit": 10})
+    @handles(
+        "monitor:get_events",
+        effect="observe",
+        outside=True,
+        example={"patterns": ["agent:*"], "limit": 10},
+    )
     async def get_events(self, data: GetEvents, ctx: Context) -> dict[str, Any]:
         """Return events of the log in the order of seq, with how each ended."""
         wanted = EventFilter(**{name: getattr(data, name) for name in data.__struct_fields__})

@@ -64,7 +64,12 @@ class State:
         """Write a value under a key; with expect_version only if nobody wrote it meanwhile."""
         _check_readable(data.value)
         version = statements.set_state(
-            connection, data.namespace, data.key, data.value, data.expect_version
+            connection,
+            data.namespace,
+            data.key,
+            data.value,
+            data.expect_version,
+            tainted=ctx.tainted,
         )
         return {"version": version}
 
@@ -74,6 +79,7 @@ class State:
         found = await self._reader.state(data.namespace, data.key)
         if found is None:
             return {"value": None, "version": 0}
+        ctx.outside = found.tainted
         return {"value": found.value, "version": found.version}
 
     @handles("state:delete", transaction=True, example={"key": "draft"})
@@ -86,6 +92,7 @@ class State:
     async def query(self, data: Query, ctx: Context) -> dict[str, Any]:
         """List the keys of a namespace that match a pattern, with values and versions."""
         found = await self._reader.states(data.namespace, data.pattern, data.limit)
+        ctx.outside = any(each.tainted for each in found)
         rows = [{"key": each.key, "value": each.value, "version": each.version} for each in found]
         return {"entries": rows}
 

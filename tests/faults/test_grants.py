@@ -145,6 +145,20 @@ async def test_a_denial_says_what_would_be_right() -> None:
     }
 
 
+async def test_an_agent_is_told_when_it_may() -> None:
+    grants: list[Any] = [{"event": "agent:send", "where": {"agent_id": "children"}}, "state:get"]
+    with short_directory() as var:
+        async with daemon(var) as ksi:
+            await spawn(ksi, "a", grants)
+            told = (await ksi.ask("agent:info", {"agent_id": "a", "told": True}))["told"]
+    said = {each["name"]: each["description"] for each in told}
+    assert said["agent:send"] == (
+        "Give an agent a message; with wait, reply with its answer,"
+        " only where agent_id is the id of a child of its own."
+    )
+    assert "only" not in said["state:get"]
+
+
 async def test_a_budget_is_used_up_over_a_restart_and_by_children_too() -> None:
     setting = call("state:set", key="k", value=1)
     grants = [{"event": "state:set", "budget": 3}, "agent:spawn"]

@@ -56,7 +56,7 @@ SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM outcomes),
 
 -- name: agents
 -- The agents that live, in the order of their spawning.
-SELECT spec FROM agents WHERE state = 'active' ORDER BY spawned, agent_id;
+SELECT spec, tainted FROM agents WHERE state = 'active' ORDER BY spawned, agent_id;
 
 -- name: conversation
 -- What an agent has heard and said, in order.
@@ -78,7 +78,8 @@ SELECT m.agent_id, m.request_id, m.content, m.untrusted, m.position IS NOT NULL,
          ORDER BY c.turn DESC LIMIT 1),
        (SELECT coalesce(c.counts, json_object('turn', c.turn)) FROM completions c
          WHERE c.request_id = m.request_id AND c.agent_id = m.agent_id
-         ORDER BY c.turn DESC LIMIT 1)
+         ORDER BY c.turn DESC LIMIT 1),
+       m.tainted
   FROM messages m JOIN agents a ON a.agent_id = m.agent_id
  WHERE m.kind = 'message' AND m.answered = 0 AND a.state = 'active'
  ORDER BY m.id;
@@ -111,12 +112,12 @@ SELECT a.completion_id, a.ordinal, a.agent_id, a.provider, a.model, a.dialect, a
 
 -- name: state
 -- One value by its key.
-SELECT namespace, key, value, version, ts FROM state
+SELECT namespace, key, value, version, ts, tainted FROM state
  WHERE namespace = ? AND key = ? AND value IS NOT NULL;
 
 -- name: states
 -- The first values of a namespace whose keys match, by key.
-SELECT namespace, key, value, version, ts FROM state
+SELECT namespace, key, value, version, ts, tainted FROM state
  WHERE namespace = ? AND value IS NOT NULL AND key >= ? AND matches(?, key)
  ORDER BY key
  LIMIT ?;

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from ksi_daemon.conversation import Answer, Cutoff, Inbound, Session
-from ksi_daemon.services.agents.spec import Spec
+from ksi_daemon.security import Principal
+from ksi_daemon.services.agents.spec import Spec, principal_of
 from ksi_daemon.work import Statement
 
 __all__ = ["Agent", "Reply", "Waiting"]
@@ -38,8 +39,15 @@ class Agent:
         self.arriving = 0
         self.running = False
         self.terminated = False
+        # The event by which it first read untrusted text.
+        self.tainted_by: str | None = None
         self.said: dict[str, Any] = {}
         self.unsubscribe: Callable[[], None] = lambda: None
+
+    @property
+    def principal(self) -> Principal:
+        """Say who the agent is to the router by now."""
+        return principal_of(self.spec, tainted=self.tainted_by is not None)
 
     @property
     def state(self) -> str:

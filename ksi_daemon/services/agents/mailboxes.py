@@ -7,6 +7,7 @@ one to work that empties the mailbox, one exchange after the other, and ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
@@ -23,6 +24,7 @@ from ksi_daemon.log.model import AgentUsage, PendingMessage
 from ksi_daemon.providers.model import Message, Provider
 from ksi_daemon.registry import Handler
 from ksi_daemon.router import Committed, Router
+from ksi_daemon.security.capabilities import conditions
 from ksi_daemon.security.provenance import MAX_TEXTS, Readings, texts_of
 from ksi_daemon.services.agents.agent import Agent, Reply, Waiting
 from ksi_daemon.services.agents.spec import Defaults, Spec, loop_limits, principal_of
@@ -54,7 +56,7 @@ class Exchanges(Protocol):
 class AgentReader(Protocol):
     """The part of the log that is read here."""
 
-    async def agents(self) -> list[bytes]: ...
+    async def agents(self) -> list[tuple[bytes, str | None]]: ...
 
     async def spawns(self) -> list[tuple[str, int, int]]: ...
 
@@ -147,6 +149,7 @@ class Mailboxes:
             cause=cause,
             content=pending.content,
             untrusted=pending.untrusted,
+            tainted=pending.tainted,
             protocol=_asked_protocol(agent.spec.agent_id, cause),
         )
         cutoff = await self._cutoff(pending) if pending.taken else None
@@ -158,8 +161,8 @@ class Mailboxes:
         event = await self.reader.event(unfinished) if unfinished else None
         return Cutoff(pending.counts, event)
 
-    def hear(self, agent: Agent, committed: Committed) -> None:
-        """Give *agent* an event that it subscribed to as a message.
+    def hear(self, agent: Agent, committed: Committed, *, tainted: bool) -> None:
+        """Give *agent* an event that it subscribed to as a message, *tainted* if the event is.
 
         It does not hear its own events, nor messages to it, which it gets anyway. What it hears
         is a step of the story, so agents that hear each other come to the limit of hops. When
@@ -173,7 +176,7 @@ class Mailboxes:
         refused = f" ({event.status})" if event.error else ""
         content = f"Event {event.name}{refused} from {event.source}:\n{bytes(event.data).decode()}"
         cause = msgspec.structs.replace(event, hop=event.hop + 1)
-        inbound = Inbound(cause=cause, content=content, untrusted=True)
+        inbound = Inbound(cause=cause, content=content, untrusted=True, tainted=tainted)
         agent.arriving += 1
         self._tasks.start_soon(self._overhear, agent, inbound)
 
@@ -209,6 +212,7 @@ class Mailboxes:
                 agent_id=agent.spec.agent_id,
                 content=inbound.content,
                 untrusted=inbound.untrusted,
+                tainted=inbound.tainted,
                 request_id=inbound.request_id,
                 ts=now(),
             )
@@ -287,7 +291,8 @@ class Mailboxes:
             given = await self.reader.readings(spec.agent_id, MAX_TEXTS)
             agent.session = Session(
                 agent_id=spec.agent_id,
-                principal=principal_of(spec),
+                principal=agent.principal,
+                on_taint=partial(taint, agent),
                 system=spec.system,
                 provider=provider,
                 model=spec.model,
@@ -306,7 +311,18 @@ class Mailboxes:
         known = self._router.known_to(principal)
         named = ("*",) if spec.tools is None else spec.tools
         names = dict.fromkeys(name for each in named for name in known if matches(each, name))
-        return [_tool(self._router.registry.handlers(name)[0]) for name in names]
+        handlers = [self._router.registry.handlers(name)[0] for name in names]
+        return [_tool(each, conditions(principal, each.event, each.effect)) for each in handlers]
+
+
+def taint(agent: Agent, event_id: str) -> None:
+    """Note that *agent* is given untrusted text, by what came of an event."""
+    if agent.tainted_by is not None:
+        return
+    agent.tainted_by = event_id
+    if agent.session is not None:
+        agent.session.principal = agent.principal
+        agent.session.unsaved.append(statements.agent_tainted(agent.spec.agent_id, event_id))
 
 
 def unheard(answer: Answer) -> None:
@@ -342,12 +358,14 @@ def _is_message_to(agent_id: str, event: Event) -> bool:
         return False  # it was refused, and is no message
 
 
-def _tool(handler: Handler) -> Tool:
-    """Return what an agent is told of an event; that it speaks of itself the daemon says."""
+def _tool(handler: Handler, when: str) -> Tool:
+    """Return what an agent is told of an event that it may emit, *when* not always; that it speaks
+    of itself the daemon says."""
     schema, example, own = dict(handler.schema()), handler.example, handler.own
     if own is not None:
         fields = schema.get("properties", {})
         schema["properties"] = {name: each for name, each in fields.items() if name != own}
         schema["required"] = [name for name in schema.get("required", ()) if name != own]
         example = example and {name: each for name, each in example.items() if name != own}
-    return Tool(handler.event, handler.summary, schema, example)
+    summary = f"{handler.summary.rstrip('.')}, only {when}." if when else handler.summary
+    return Tool(handler.event, summary, schema, example)

@@ -96,6 +96,7 @@ class Reports:
                 agent_id=parent.spec.agent_id,
                 content=result_text(data.agent_id, data.result),
                 untrusted=True,
+                tainted=ctx.tainted,
                 request_id=ctx.event.id,
                 ts=now(),
             )
@@ -120,7 +121,11 @@ class Reports:
         if parent is None or matches_any(parent.spec.subscriptions, event.name):
             return
         content = result_text(agent_id, result)
-        self._mailboxes.post(parent, Inbound(cause=event, content=content, untrusted=True))
+        child = self._find(agent_id)
+        tainted = child is None or child.tainted_by is not None
+        self._mailboxes.post(
+            parent, Inbound(cause=event, content=content, untrusted=True, tainted=tainted)
+        )
 
     def _parent_told(self, agent_id: str) -> Agent | None:
         """Return the living parent that wants the results of an agent, None if there is none.

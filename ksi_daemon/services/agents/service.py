@@ -24,6 +24,7 @@ from ksi_daemon.log import statements
 from ksi_daemon.log.purses import purses_gone
 from ksi_daemon.loop import agreement, overridden
 from ksi_daemon.router import (
+    Committed,
     Context,
     Nothing,
     Notice,
@@ -35,13 +36,14 @@ from ksi_daemon.router import (
     new_id,
 )
 from ksi_daemon.security import SYSTEM, Principal
+from ksi_daemon.security.taint import is_carried
 from ksi_daemon.services.agents.agent import Agent, Reply
 from ksi_daemon.services.agents.family import Families, FamilyLimits, adopted
 from ksi_daemon.services.agents.mailboxes import Mailboxes, unheard
 from ksi_daemon.services.agents.replies import answer_data, asker_of, reply_text
 from ksi_daemon.services.agents.reports import Reports
 from ksi_daemon.services.agents.rights import endowed, rechecked
-from ksi_daemon.services.agents.spec import Defaults, Spawn, Spec, bounded, make_spec, principal_of
+from ksi_daemon.services.agents.spec import Defaults, Spawn, Spec, bounded, make_spec
 from ksi_daemon.work import Statement
 
 __all__ = ["Agents"]
@@ -142,11 +144,14 @@ class Agents:
         # both be the last that a limit allows. A spawn that the disk refuses counts as well.
         self._agents[agent_id] = agent
         self._families.begin(agent.spec)
-        counted = self._families.add(parent) if parent is not None else []
+        rows = [statements.agent(agent_id, msgspec.json.encode(agent.spec), now())]
+        if parent is not None:
+            rows += self._families.add(parent)
+        if ctx.tainted:
+            agent.tainted_by = ctx.event.id
+            rows.append(statements.agent_tainted(agent_id, ctx.event.id))
         try:
-            await self._router.record(
-                statements.agent(agent_id, msgspec.json.encode(agent.spec), now()), *counted
-            )
+            await self._router.record(*rows)
         except BaseException:
             self._agents.pop(agent_id, None)
             self._families.end(agent.spec)
@@ -154,7 +159,9 @@ class Agents:
         self._begin(agent)
         ctx.notify("agent:spawned", _described(agent), agent_id=agent_id)
         if data.prompt is not None:
-            inbound = Inbound(cause=ctx.event, content=data.prompt)
+            inbound = Inbound(
+                cause=ctx.event, content=data.prompt, untrusted=not ctx.principal.operator
+            )
             await self._mailboxes.deliver(agent, inbound, unheard)
         return {"agent_id": agent_id, "state": agent.state, "model": agent.spec.model}
 
@@ -199,12 +206,15 @@ class Agents:
     @handles("agent:list", effect="observe", inline=True, example={})
     def list_agents(self, data: Nothing, ctx: Context) -> dict[str, Any]:
         """List the agents that live, and what each does."""
-        return {"agents": [_described(agent) for agent in self._agents.values()]}
+        agents = self._agents.values()
+        ctx.outside = any(agent.tainted_by and agent.said for agent in agents)
+        return {"agents": [_described(agent) for agent in agents]}
 
     @handles("agent:info", effect="observe", example={"agent_id": "greeter"})
     async def info(self, data: Info, ctx: Context) -> dict[str, Any]:
         """Tell all about one agent: what it is made of, may do, said of itself, and has cost."""
         agent = self._existing(data.agent_id)
+        ctx.outside = agent.tainted_by is not None
         made_of = msgspec.to_builtins(agent.spec)
         made_of["provider"] = agent.spec.provider.get("type")
         for internal in ("spawn_id", "root_id", "parent_spawn_id"):
@@ -249,12 +259,13 @@ class Agents:
     def principal(self, agent_id: str) -> Principal | None:
         """Return who the living agent *agent_id* is to the router, None if there is none."""
         agent = self._agents.get(agent_id)
-        return None if agent is None else principal_of(agent.spec)
+        return None if agent is None else agent.principal
 
     async def restore(self) -> int:
         """Bring back the agents that lived, go on with what was cut off; return how many."""
-        for raw in await self._mailboxes.reader.agents():
+        for raw, tainted_by in await self._mailboxes.reader.agents():
             agent = Agent(self._restored(msgspec.json.decode(raw, type=Spec)))
+            agent.tainted_by = tainted_by
             self._agents[agent.spec.agent_id] = agent
             self._families.begin(agent.spec)
             self._begin(agent)
@@ -295,7 +306,7 @@ class Agents:
             await self._router.record(*rows)
             return
         agent_id, event_id = agent.spec.agent_id, f"{cause.id}.answer"
-        content = reply_text(agent_id, cause, answer)
+        content, tainted = reply_text(agent_id, cause, answer), agent.tainted_by is not None
         told = await self._router.submit(
             Submission(
                 event="agent:answered",
@@ -305,12 +316,24 @@ class Agents:
                 event_id=event_id,
                 idempotency_key=event_id,
                 agent_id=asker.spec.agent_id,
-                statements=(*rows, _waiting_row(asker.spec.agent_id, content, event_id)),
+                statements=(
+                    *rows,
+                    statements.waiting_message(
+                        agent_id=asker.spec.agent_id,
+                        content=content,
+                        untrusted=True,
+                        tainted=tainted,
+                        request_id=event_id,
+                        ts=now(),
+                    ),
+                ),
             )
         )
         if told.outcome.error is not None:
             raise StorageError(told.outcome.error.message, code=told.outcome.error.code)
-        self._mailboxes.post(asker, Inbound(cause=told.event, content=content, untrusted=True))
+        self._mailboxes.post(
+            asker, Inbound(cause=told.event, content=content, untrusted=True, tainted=tainted)
+        )
 
     def _parent(self, ctx: Context) -> Spec | None:
         """Return the agent that spawns, None for an operator; raise Denied if it may not."""
@@ -373,8 +396,12 @@ class Agents:
         """Let *agent* hear the events that it subscribed to."""
         patterns = agent.spec.subscriptions
         if patterns and not agent.terminated:
-            heard = partial(self._mailboxes.hear, agent)
+            heard = partial(self._hear, agent)
             agent.unsubscribe = self._router.subscribe(Subscription(patterns, heard))
+
+    def _hear(self, agent: Agent, committed: Committed) -> None:
+        tainted = is_carried(committed.event, self.principal)
+        self._mailboxes.hear(agent, committed, tainted=tainted)
 
     def _end(self, agent: Agent, ctx: Context) -> asyncio.Future[Submitted]:
         agent.terminated = True
@@ -420,6 +447,8 @@ def _inbound(data: Send, ctx: Context) -> Inbound:
     """
     if data.protocol is not None and not ctx.principal.operator:
         raise Denied("an agent may not choose the protocol of another")
+    # To what rules and other handlers pass on, untrusted says only that calls in it are quoted.
+    tainted = ctx.tainted or (data.untrusted and ctx.principal.kind != "handler")
     if ctx.agent_id is None:
         if data.reply:
             raise InvalidData(
@@ -429,18 +458,13 @@ def _inbound(data: Send, ctx: Context) -> Inbound:
             cause=ctx.event,
             content=data.message,
             untrusted=data.untrusted or not ctx.principal.operator,
+            tainted=tainted,
             protocol=data.protocol,
         )
     if data.wait:
         raise InvalidData("an agent cannot wait for another's answer", details={"path": "wait"})
     content = f"Message from agent {ctx.agent_id}:\n{data.message}"
-    return Inbound(cause=ctx.event, content=content, untrusted=True)
-
-
-def _waiting_row(agent_id: str, content: str, request_id: str) -> Statement:
-    return statements.waiting_message(
-        agent_id=agent_id, content=content, untrusted=True, request_id=request_id, ts=now()
-    )
+    return Inbound(cause=ctx.event, content=content, untrusted=True, tainted=tainted)
 
 
 def _described(agent: Agent) -> dict[str, Any]:
@@ -452,6 +476,7 @@ def _described(agent: Agent) -> dict[str, Any]:
         "provider": spec.provider.get("type"),
         "model": spec.model or spec.provider.get("model"),
         "parent": spec.parent,
+        "tainted_by": agent.tainted_by,
         **agent.said,
     }
 

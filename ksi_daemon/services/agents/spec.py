@@ -167,9 +167,11 @@ def bounded(spec: Spec, asked: Spawn, profile: Component, spawner: Principal) ->
     )
 
 
-def principal_of(spec: Spec) -> Principal:
+def principal_of(spec: Spec, *, tainted: bool = False) -> Principal:
     """Return who an agent of *spec* is to the router."""
-    return agent(spec.agent_id, spec.allow, spec.ask, spec.deny, parent=spec.parent)
+    return agent(
+        spec.agent_id, spec.allow, spec.ask, spec.deny, parent=spec.parent, tainted=tainted
+    )
 
 
 def loop_limits(limits: Limits, defaults: LoopLimits) -> LoopLimits:

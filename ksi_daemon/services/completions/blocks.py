@@ -50,11 +50,12 @@ class Block(NamedTuple):
 
 class Done(NamedTuple):
     """A block and what became of it: no *report* if it did not run. *receipt*: its result only
-    says that it was taken."""
+    says that it was taken; *outside*: it holds what strangers wrote."""
 
     block: Block
     report: CallReport | None = None
     receipt: bool = False
+    outside: bool = False
 
     @property
     def went_wrong(self) -> bool:

@@ -136,6 +136,8 @@ class Exchange:
     async def _turns(self) -> Answer:
         if self._inbound.untrusted:
             self._distrust([self._inbound.content])
+        if self._inbound.tainted:
+            self.session.on_taint(self._inbound.request_id)
         finish = None
         if self._cutoff is not None and self._cutoff.unfinished is not None:
             unfinished = stored(self._cutoff.unfinished)
@@ -292,6 +294,9 @@ class Exchange:
         rows += correction_rows(completion_id, zip(done, told_each, strict=True), told)
         self._distrust(each.content for each in told if each.role == "tool")
         log_results(told)
+        for each in done:
+            if each.outside:
+                self.session.on_taint(block_id(completion_id, each.block))
         self.session.unsaved += rows
         self.session.unsaved.append(
             statements.completion_done(completion_id, self._counted(kept.turn))
@@ -319,7 +324,7 @@ class Exchange:
             outcome.error,
         )
         self._calls.append(report)
-        return Done(block, report, submitted.receipt)
+        return Done(block, report, submitted.receipt, submitted.outside)
 
     async def _submit(self, kept: Stored, block: Block, call: Call) -> Submitted:
         reference = CallRef(call.id, call.dialect, call.start, call.end, call.repairs)

@@ -100,6 +100,7 @@ class Components:
     @handles("composition:get_component", effect="observe", example={"name": "agents/greeter"})
     def get_component(self, data: Name, ctx: Context) -> dict[str, Any]:
         """Return one component as its file has it: its fields, its text, the file's digest."""
+        ctx.outside = is_draft(data.name)
         text = self._files.text(data.name)
         component: dict[str, Any] = msgspec.to_builtins(parse(text, name=data.name))
         return component | {"digest": _digest(text)}
@@ -107,6 +108,7 @@ class Components:
     @handles("composition:render_component", effect="observe", example={"name": "agents/greeter"})
     def render_component(self, data: Render, ctx: Context) -> dict[str, Any]:
         """Return a component's text with its variables filled in, and the tree of its parts."""
+        ctx.outside = is_draft(data.name)
         composed = self._composed(data.name)
         return {"text": render(composed.component, data.variables), "tree": composed.tree}
 

@@ -12,6 +12,7 @@ import msgspec
 
 from ksi_daemon.errors import InvalidData
 from ksi_daemon.events import is_tool_name, matches_any
+from ksi_daemon.security import Effect
 
 __all__ = [
     "MAX_DESCRIPTION",
@@ -41,7 +42,8 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     The environment of a program is *env* and the daemon's variables that *pass_env* names, and
     nothing else; *headers_env* names for each header of HTTP the variable that holds its value.
     Tools that *allow* matches are offered as ``<prefix>.<tool>``; the prefix is the name unless
-    given. *timeout_s* bounds one call, *start_timeout_s* each step until the server answers.
+    given. *local*: its tools reach nothing outside this machine, so they are no ``egress``.
+    *timeout_s* bounds one call, *start_timeout_s* each step until the server answers.
     """
 
     name: Name
@@ -52,8 +54,20 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     headers_env: dict[str, str] = {}
     allow: Annotated[tuple[str, ...], msgspec.Meta(max_length=256)] = ("*",)
     prefix: str | None = None
+    local: bool = False
     timeout_s: Seconds = 60.0
     start_timeout_s: Seconds = 30.0
+
+    def effect(self, tool: Tool) -> Effect:
+        """Return what *tool* does to the world, by what it says of itself and a person approved.
+
+        One that says nothing may do anything.
+        """
+        told = tool.annotations or {}
+        closed = self.local or told.get("openWorldHint") is False
+        if closed and told.get("readOnlyHint") is True:
+            return "observe"
+        return "write" if closed else "egress"
 
     def event(self, tool: str) -> str:
         """Return what the server's *tool* is called here."""

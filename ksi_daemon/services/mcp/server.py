@@ -203,7 +203,7 @@ class Server:
                 partial(self._run_tool, tool.name),
                 schema=tool.schema,
                 summary=tool.description or tool.name,
-                effect="egress",
+                effect=self.spec.effect(tool),
                 timeout_s=self.spec.timeout_s + 1,
             )
             self._router.registry.add(handler)

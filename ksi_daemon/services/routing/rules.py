@@ -40,6 +40,7 @@ from ksi_daemon.router import (
     handles,
 )
 from ksi_daemon.security import SYSTEM, stand_in
+from ksi_daemon.security.taint import is_carried
 from ksi_daemon.services.routing import conditions, mapping
 from ksi_daemon.services.routing.fields import Fields, fields_of
 from ksi_daemon.services.routing.targets import (
@@ -277,6 +278,7 @@ class Rules:
                 event=rule.event,
                 data=data,
                 principal=stand_in(f"rule:{rule.name}", maker),
+                tainted=is_carried(event, self._makers),
                 cause=event,
                 wait="logged",
                 event_id=event_id,

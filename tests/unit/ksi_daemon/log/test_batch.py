@@ -105,7 +105,9 @@ def test_a_transaction_runs_again_when_its_batch_failed(
     runs: list[int] = []
 
     def count(connection: sqlite3.Connection) -> msgspec.Raw:
-        connection.execute("INSERT INTO state VALUES ('n', 'k', '1', 1, 0)")
+        connection.execute(
+            "INSERT INTO state (namespace, key, value, version, ts) VALUES ('n', 'k', '1', 1, 0)"
+        )
         runs.append(1)
         return msgspec.Raw(b"null")
 

@@ -189,7 +189,7 @@ async def test_what_lives_stays(path: Path, new_event: NewEvent, outside: Ask) -
             assert (kept is not None) is (name in ("set", "sent", "c1")), name
         assert [each.request_id for each in await log.reader.pending_messages()] == ["sent"]
         assert (await log.reader.pending_messages())[0].unfinished_completion == "c1"
-        assert await log.reader.agents() == [b"{}"]
+        assert await log.reader.agents() == [(b"{}", None)]
         assert outside("SELECT agent_id FROM agents") == [("ann",)]
         await log.submit(Work(statements=(standing.timer_deleted("tea"),)))
         await write(log, new_event, -6)

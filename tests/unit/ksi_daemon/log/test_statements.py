@@ -40,11 +40,16 @@ async def test_agents(path: Path, outside: Ask) -> None:
             statements.agent("eve", b'{"n":3}', TS),
         )
         await record(log, *statements.agent_terminated("bob", TS))
-        assert await log.reader.agents() == [b'{"n":2}', b'{"n":3}']
+        assert await log.reader.agents() == [(b'{"n":2}', None), (b'{"n":3}', None)]
         await record(log, statements.agent("bob", b'{"n":4}', TS))
-        assert await log.reader.agents() == [b'{"n":2}', b'{"n":4}', b'{"n":3}']
+        await record(log, *(statements.agent_tainted("ann", each) for each in ("e1", "e2")))
+        assert await log.reader.agents() == [
+            (b'{"n":2}', "e1"),
+            (b'{"n":4}', None),
+            (b'{"n":3}', None),
+        ]
     assert outside("SELECT * FROM agents WHERE agent_id = 'bob'") == [
-        ("bob", '{"n":4}', "active", TS_US, None, "{}")
+        ("bob", '{"n":4}', "active", TS_US, None, "{}", None)
     ]
 
 

@@ -235,7 +235,7 @@ async def test_records_an_end(path: Path, new_event: NewEvent, outside: Ask) -> 
 async def test_executes_statements_with_the_event(
     path: Path, new_event: NewEvent, outside: Ask
 ) -> None:
-    insert = "INSERT INTO state VALUES (?, 'k', '1', 1, 0)"
+    insert = "INSERT INTO state VALUES (?, 'k', '1', 1, 0, 0)"
     async with running(open_writer(path, "process"), path) as writer:
         await writer.submit(
             Work(event=new_event(), statements=((insert, ("a",)), (insert, ("b",))))
@@ -249,7 +249,10 @@ async def test_executes_statements_with_the_event(
 
 def keep(name: str) -> Callable[[sqlite3.Connection], msgspec.Raw]:
     def transaction(connection: sqlite3.Connection) -> msgspec.Raw:
-        connection.execute("INSERT INTO state VALUES (?, 'k', '1', 1, 0)", (name,))
+        connection.execute(
+            "INSERT INTO state VALUES (?, 'k', '1', 1, 0, 0)",
+            (name,),
+        )
         return DONE
 
     return transaction
@@ -338,7 +341,7 @@ async def test_transactions_see_those_before_them(path: Path, new_event: NewEven
 
 
 def bad_units() -> list[Any]:
-    statement = "INSERT INTO state VALUES (?, ?, '1', 1, 0)"
+    statement = "INSERT INTO state VALUES (?, ?, '1', 1, 0, 0)"
     rows: dict[str, tuple[Callable[[NewEvent], Work], str]] = {
         "an id that is taken": (lambda e: Work(event=e(id="e1")), "UNIQUE"),
         "data that is not UTF-8": (

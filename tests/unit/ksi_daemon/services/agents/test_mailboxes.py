@@ -602,7 +602,7 @@ async def test_what_cannot_be_kept_is_not_heard_and_ends_nothing() -> None:
     async with posted() as post:
         post.fill_the_disk()
         with capture_logs() as logs:
-            post.mailboxes.hear(post.agent, Committed(event("told")))
+            post.mailboxes.hear(post.agent, Committed(event("told")), tainted=False)
             while post.agent.arriving:
                 await anyio.lowlevel.checkpoint()
         assert [(entry["event"], entry["error"]) for entry in logs] == [

@@ -131,6 +131,7 @@ async def test_spawn(
             "provider": provider,
             "model": result["model"],
             "parent": None,
+            "tainted_by": None,
         }
         [spawned] = await events(peer, patterns=["agent:spawned"])
         assert spawned["data"] == agent
@@ -308,6 +309,7 @@ async def test_info_tells_what_an_agent_is_made_of_but_not_its_providers_setting
             "subscriptions": [],
             "limits": {"turns": 3},
             "parent": None,
+            "tainted_by": None,
             "report": False,
             "ask": [],
             "deny": [],
