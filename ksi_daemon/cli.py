@@ -36,6 +36,7 @@ _FLAGS: Final = (
     ("--http-port", "PORT", "open the HTTP door, on loopback and for those who have the token"),
     ("--mcp-profile", "NAME", "what programs may do that ask over MCP"),
     ("--log-level", "LEVEL", "debug, info, warning or error"),
+    ("--log-format", "FORMAT", "auto, json or text"),
 )
 
 
@@ -69,9 +70,12 @@ class _Parser(argparse.ArgumentParser):
 def _configure_logging(settings: Settings) -> None:
     """Log life-cycle and faults to stderr: for people on a terminal, else JSON lines."""
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    is_text = settings.log_format == "text" or (
+        settings.log_format == "auto" and sys.stderr.isatty()
+    )
     last: Any = (
-        structlog.dev.ConsoleRenderer()
-        if sys.stderr.isatty()
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        if is_text
         else structlog.processors.JSONRenderer()
     )
     structlog.configure(

@@ -41,6 +41,7 @@ from ksi_daemon.services.completions import Completions
 from ksi_daemon.services.components import Components
 from ksi_daemon.services.extraction import Extraction
 from ksi_daemon.services.mcp import McpServers
+from ksi_daemon.services.metrics import Metrics
 from ksi_daemon.services.monitor import Monitor
 from ksi_daemon.services.permissions import Permissions
 from ksi_daemon.services.retention import Retention
@@ -52,6 +53,7 @@ from ksi_daemon.services.system import System
 from ksi_daemon.services.tools import Tools
 from ksi_daemon.tools import handler
 from ksi_daemon.transports.http import App, HttpDoor, token
+from ksi_daemon.transports.http.metrics import MetricsRoute
 from ksi_daemon.transports.lock import held, private_directory
 from ksi_daemon.transports.mcp import Callers, Library, McpRoute, McpSocket
 from ksi_daemon.transports.unix import UnixServer
@@ -256,6 +258,22 @@ class Daemon:
             "agents": lambda: len(agents),
             "writer": event_log.gauges,
         }
+        metrics = Metrics(
+            router,
+            reader,
+            log_path=settings.log_path,
+            writer=event_log.gauges,
+            gauges=(
+                ("ksi_agents", "Agents that live.", lambda: len(agents)),
+                ("ksi_connections", "Clients.", lambda: len(server.connections)),
+                ("ksi_subscriptions", "Subscriptions of clients.", lambda: len(router.feed)),
+                (
+                    "ksi_subscriber_queue_events",
+                    "Events that wait for slow clients.",
+                    lambda: subscriptions.queued,
+                ),
+            ),
+        )
         for service in (
             self._system(router, gauges),
             agents,
@@ -266,6 +284,7 @@ class Daemon:
             completions,
             components,
             Extraction(),
+            metrics,
             Monitor(router, reader),
             Permissions(router, components.profiles, components.load_given, agents.principal),
             rules,
@@ -329,7 +348,7 @@ def _programs(
         max_connections=settings.max_connections,
     )
     mcp_route = McpRoute(library, callers, max_body_bytes=settings.max_frame_bytes)
-    routes = {"/mcp": mcp_route}
+    routes: dict[str, App] = {"/mcp": mcp_route, "/metrics": MetricsRoute(router)}
     return Programs(callers, mcp_socket, mcp_route, _http_door(settings, routes))
 
 

@@ -410,7 +410,9 @@ class Router:
         """Run the handlers one after the other; the first one's outcome is the event's."""
         first, *others = delivery.handlers
         event, context = delivery.event, delivery.context
-        structlog.contextvars.bind_contextvars(event_id=event.id)
+        structlog.contextvars.bind_contextvars(
+            event_id=event.id, correlation_id=event.correlation_id
+        )
         outcome = _STOPPED
         try:
             outcome = await self._guarded(first, delivery.payload, context)

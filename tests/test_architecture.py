@@ -20,6 +20,7 @@ RANKS = {
     "errors": 0,
     "work": 1,
     "clock": 1,
+    "exposition": 1,
     "collector": 1,
     "moments": 1,
     "protocol": 1,
@@ -69,6 +70,7 @@ PURE = (
     "component",
     "composition",
     "conversation",
+    "exposition",
     "loop",
 )
 # What `ksi extract` and `ksi prompt` are made of.

@@ -38,11 +38,15 @@ def reliability(session: Session, by: str, since: str | None, until: str | None)
 
 
 @click.command()
+@click.option("--prometheus", is_flag=True, help="Counters and gauges as Prometheus reads them.")
 @common
 @click.pass_obj
-def stats(session: Session) -> None:
+def stats(session: Session, prometheus: bool) -> None:
     """Show how the daemon fares and what its log holds."""
     with session.client() as client:
+        if prometheus:
+            click.echo(client.request("monitor:metrics")["text"], nl=False)
+            return
         found = {
             "daemon": client.request("system:health"),
             "process": client.request("system:stats"),

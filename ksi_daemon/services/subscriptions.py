@@ -101,6 +101,11 @@ class Subscriptions:
         follower.end()
         return {}
 
+    @property
+    def queued(self) -> int:
+        """How many pushes wait for clients that do not keep up."""
+        return sum(follower.queued for follower in self._followers.values())
+
     def close(self) -> None:
         """Tell every subscriber that the daemon stops, and from where to resume."""
         for follower in tuple(self._followers.values()):
@@ -139,6 +144,11 @@ class _Follower:
         self._unsubscribe: Callable[[], None] = lambda: None
         # Pushes differ in their head only; the event is encoded once for all subscribers.
         self._head = b'{"subscription":' + msgspec.json.encode(name) + b',"seq":'
+
+    @property
+    def queued(self) -> int:
+        """How many pushes wait for the client."""
+        return len(self._queue)
 
     async def catch_up(self, reader: Reader) -> None:
         """Send what is in the log after the position, then what the feed tells."""
