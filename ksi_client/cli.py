@@ -58,6 +58,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "help": Entry("Events", "discover", "Describe an event: its fields, an example."),
     "tail": Entry("Log", "log", "Follow the events as they happen."),
     "events": Entry("Log", "log", "Show events of the log."),
+    "log": Entry("Log", "upkeep", "Check the log, copy it, cut it, mend it."),
     "open": Entry("Log", "open", "Show the log in a browser."),
     "export": Entry("Log", "export", "Write the log for other programs."),
     "import": Entry("Log", "export", "Make a new log of what was exported."),

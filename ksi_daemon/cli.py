@@ -1,4 +1,7 @@
-"""``ksi-daemon``: arguments to settings, settings to a running daemon, its end to an exit code."""
+"""``ksi-daemon``: arguments to settings, settings to a running daemon, its end to an exit code.
+
+``ksi-daemon repair`` is for a log that a daemon refuses.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from typing import Any, Final
 import anyio
 import structlog
 
-from ksi_daemon import __version__
-from ksi_daemon.config import Settings, load
+from ksi_daemon import __version__, upkeep
+from ksi_daemon.config import Settings, load, var_directory
 from ksi_daemon.daemon import STORAGE_EXIT, Daemon
-from ksi_daemon.errors import StorageError, UsageError
+from ksi_daemon.errors import Conflict, StorageError, UsageError
 
 __all__ = ["main"]
 
@@ -41,8 +44,11 @@ _FLAGS: Final = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the daemon in the foreground; return its exit code."""
+    """Run the daemon in the foreground, or repair its log; return the exit code."""
+    argv = sys.argv[1:] if argv is None else argv
     try:
+        if argv[:1] == ["repair"]:
+            return _repair(argv[1:])
         settings = load(_arguments(argv))
         os.umask(0o077)  # whatever is made from here on is ours alone
         _configure_logging(settings)
@@ -90,6 +96,23 @@ def _configure_logging(settings: Settings) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+def _repair(argv: Sequence[str]) -> int:
+    """Save what can be saved of the log of a daemon that is down."""
+    parser = _Parser(prog="ksi-daemon repair", description="Save what can be read of a log.")
+    parser.add_argument("--var", metavar="DIR", help="directory of run-time files")
+    var = parser.parse_args(argv).var or var_directory(os.environ)
+    try:
+        found = upkeep.repair(Path(var))
+    except Conflict as exc:
+        return _complain(exc.message, exc.hint, 0)
+    rows = ", ".join(f"{count} {name}" for name, count in found.saved.items() if count)
+    sys.stdout.write(
+        f"saved {rows or 'nothing'}; lost {found.lost} events that are known of\n"
+        f"the damaged log is kept: {found.kept}\n"
+    )
+    return 0
 
 
 def _announce(socket: Path) -> None:

@@ -158,7 +158,7 @@ def explained(path: Path) -> Iterator[None]:
         ) from exc
 
 
-_REMEDY: Final = "nothing was changed in it; copy it aside, then recover it with sqlite3 .recover"
+_REMEDY: Final = "nothing was changed in it; `ksi log repair` saves what can be read, and keeps it"
 
 
 def _inspected(path: Path, newest: int) -> int | None:

@@ -190,7 +190,7 @@ def test_refuses_and_changes_nothing(
     assert str(path) in caught.value.message
     assert caught.value.hint in (
         "use the newer ksi that wrote it",
-        "nothing was changed in it; copy it aside, then recover it with sqlite3 .recover",
+        "nothing was changed in it; `ksi log repair` saves what can be read, and keeps it",
         "choose another path",
     )
     assert digest(path) == before
