@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 from typing import Any, Final
+from urllib.parse import quote
 
 import mcp_types as mcp
 import msgspec
@@ -26,7 +27,7 @@ __all__ = ["described", "failed", "names_of", "offered", "succeeded"]
 
 # They push to the connection that they came by, and a call has none.
 _NEED_A_CONNECTION: Final = frozenset({"monitor:subscribe", "monitor:unsubscribe"})
-# A larger picture is told of and not shown: hosts refuse messages that are too long.
+# A larger file is told of and not shown: hosts refuse messages that are too long.
 MAX_SHOWN_BYTES: Final = 1024 * 1024
 MAX_SHOWN: Final = 8
 
@@ -73,9 +74,9 @@ def described(handler: Handler, name: str) -> mcp.Tool:
 
 
 def succeeded(result: msgspec.Raw, files: FileStore) -> mcp.CallToolResult:
-    """Return *result* of an event as the result of a call: its JSON, and the pictures in it.
+    """Return *result* of an event as the result of a call: its JSON, and the files in it.
 
-    An object is there as an object too, unless there are pictures: some hosts show only that.
+    An object is there as an object too, unless there are files: some hosts show only that.
     """
     value = msgspec.json.decode(result)
     text = value if isinstance(value, str) else bytes(result).decode()
@@ -97,7 +98,7 @@ def failed(error: ErrorInfo) -> mcp.CallToolResult:
 
 
 def _files_in(value: Any) -> Iterable[KeptFile]:
-    """Yield the references to kept files in *value*, pictures and sounds only."""
+    """Yield the references to kept files in *value*, but those that are too large."""
     if isinstance(value, list):
         for each in value:
             yield from _files_in(each)
@@ -108,17 +109,36 @@ def _files_in(value: Any) -> Iterable[KeptFile]:
             for each in value.values():
                 yield from _files_in(each)
         else:
-            if kept.media_type.startswith(("image/", "audio/")) and kept.bytes <= MAX_SHOWN_BYTES:
+            if kept.bytes <= MAX_SHOWN_BYTES:
                 yield kept
 
 
-def _shown(kept: KeptFile, files: FileStore) -> mcp.ImageContent | mcp.AudioContent | None:
+def _shown(kept: KeptFile, files: FileStore) -> mcp.ContentBlock | None:
     """Return what *kept* refers to; None where there is no such file, whatever a result says."""
     try:
         data = files.data(kept.sha256)
     except (KsiError, OSError):
         return None
-    encoded = base64.b64encode(data).decode()
-    if kept.media_type.startswith("image/"):
-        return mcp.ImageContent(data=encoded, mime_type=kept.media_type)
-    return mcp.AudioContent(data=encoded, mime_type=kept.media_type)
+    kind, encoded = kept.media_type, base64.b64encode(data).decode()
+    if kind.startswith("image/"):
+        return mcp.ImageContent(data=encoded, mime_type=kind)
+    if kind.startswith("audio/"):
+        return mcp.AudioContent(data=encoded, mime_type=kind)
+    address = f"file://{quote(kept.path)}"
+    text = _text_of(kind, data)
+    if text is None:
+        blob = mcp.BlobResourceContents(uri=address, mime_type=kind, blob=encoded)
+        return mcp.EmbeddedResource(resource=blob)
+    return mcp.EmbeddedResource(
+        resource=mcp.TextResourceContents(uri=address, mime_type=kind, text=text)
+    )
+
+
+def _text_of(kind: str, data: bytes) -> str | None:
+    """Return *data* as text if its media type says that it is one, and it is."""
+    if not kind.startswith("text/") and kind != "application/json":
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None

@@ -9,7 +9,7 @@ import pytest
 
 from ksi_daemon import registry
 from ksi_daemon.errors import InvalidData
-from ksi_daemon.files import File, FileStore
+from ksi_daemon.files import File, FileStore, KeptFile
 from ksi_daemon.registry import handles
 from ksi_daemon.router import Context, Nothing
 from ksi_daemon.security import Principal
@@ -130,18 +130,34 @@ def test_what_a_result_is(tmp_path: Path, result: bytes, text: str, structured: 
     )
 
 
-def test_pictures_and_sounds_are_shown(tmp_path: Path) -> None:
+def test_files_are_shown_as_what_they_are(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
-    kept = [
-        store.keep(File(PIXEL, "image/png")),
-        store.keep(File(b"RIFF", "audio/wav")),
-        store.keep(File(b"%PDF", "application/pdf")),
+    image, audio, pdf, text, lie = [
+        store.keep(each)
+        for each in (
+            File(PIXEL, "image/png"),
+            File(b"RIFF", "audio/wav"),
+            File(b"%PDF", "application/pdf"),
+            File(b"hello", "text/plain"),
+            File(b"\xff", "text/plain"),
+        )
     ]
-    told = succeeded(msgspec.Raw(msgspec.json.encode({"deep": [kept]})), store)
-    kinds = [(each.type, getattr(each, "mime_type", None)) for each in told.content]
-    assert kinds == [("text", None), ("image", "image/png"), ("audio", "audio/wav")]
-    assert told.content[1] == mcp.ImageContent(data="iVBORw0KGgo=", mime_type="image/png")
+    result = msgspec.json.encode({"deep": [image, audio, pdf, text, lie]})
+    told = succeeded(msgspec.Raw(result), store)
+    assert told.content == [
+        mcp.TextContent(text=result.decode()),
+        mcp.ImageContent(data="iVBORw0KGgo=", mime_type="image/png"),
+        mcp.AudioContent(data="UklGRg==", mime_type="audio/wav"),
+        embedded(mcp.BlobResourceContents, pdf, blob="JVBERg=="),
+        embedded(mcp.TextResourceContents, text, text="hello"),
+        embedded(mcp.BlobResourceContents, lie, blob="/w=="),
+    ]
     assert told.structured_content is None
+
+
+def embedded(kind: Any, kept: KeptFile, **content: str) -> mcp.EmbeddedResource:
+    resource = kind(uri=f"file://{kept.path}", mime_type=kept.media_type, **content)
+    return mcp.EmbeddedResource(resource=resource)
 
 
 @pytest.mark.parametrize("digest", ["0" * 64, "../../../../etc/passwd", "x", "..", ""])
