@@ -40,6 +40,7 @@ from ksi_daemon.services.completions.blocks import (
     said,
 )
 from ksi_daemon.services.completions.feedback import answers, results
+from ksi_daemon.services.completions.manners import Manners
 from ksi_daemon.services.completions.progress import FAILURES, Counts, Progress
 from ksi_daemon.services.completions.records import (
     attempt_rows,
@@ -48,7 +49,6 @@ from ksi_daemon.services.completions.records import (
     completion_row,
     correction_rows,
     failure_row,
-    manner_rows,
     rejection,
     remember,
     stored,
@@ -65,8 +65,7 @@ class Exchange:
     """The turns that answer one message. ``run`` it once.
 
     *price_of* says what a model costs, None where it is not known; all exchanges share
-    *turnstile* and *known_manners*, the digests of the manners that are in the log. *cutoff* is
-    where a crash cut this one off.
+    *turnstile* and *manners*. *cutoff* is where a crash cut this one off.
     """
 
     def __init__(
@@ -76,13 +75,13 @@ class Exchange:
         inbound: Inbound,
         price_of: Callable[[str], Price | None],
         turnstile: Turnstile,
-        known_manners: set[bytes],
+        manners: Manners,
         cutoff: Cutoff | None = None,
     ) -> None:
         self.session = session
         self._router = router
         self._turnstile = turnstile
-        self._known_manners = known_manners
+        self._manners = manners
         self._inbound = inbound
         self._manner: Manner = session.manner(inbound.protocol)
         provider = session.provider
@@ -241,7 +240,7 @@ class Exchange:
                     self._counted(turn),
                 ),
                 remember(session, inbound, reply, "reply", completion_id),
-                *manner_rows(completion_id, self._manner, self._known_manners),
+                *self._manners.rows(completion_id, self._manner),
                 *attempt_rows(
                     completion_id,
                     session,
@@ -256,7 +255,7 @@ class Exchange:
         error = submitted.outcome.error
         if error is not None:
             raise StorageError(error.message, code=error.code, retryable=error.retryable)
-        self._known_manners.add(self._manner.digest)
+        self._manners.committed(self._manner)
         return Stored(submitted.event, completion, turn)
 
     def _refuses(self, blocks: Iterable[Block]) -> bool:

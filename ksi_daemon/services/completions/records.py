@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from ksi_daemon import extraction
-from ksi_daemon.conversation import Inbound, Manner, Session
+from ksi_daemon.conversation import Inbound, Session
 from ksi_daemon.events import ErrorInfo, Event, now
 from ksi_daemon.extraction import Call, Extraction, Rejected, Schemas
 from ksi_daemon.extraction.legacy import complexity
@@ -26,7 +26,6 @@ __all__ = [
     "completion_row",
     "correction_rows",
     "failure_row",
-    "manner_rows",
     "rejection",
     "remember",
     "stored",
@@ -123,15 +122,6 @@ def completion_row(
         counts=counts,
         usd=completion.usd,
     )
-
-
-def manner_rows(completion_id: str, manner: Manner, known: Container[bytes]) -> list[Statement]:
-    """Return the rows that say how a completion is read; the manner itself unless it is *known*."""
-    rows = [attempts.read_by(completion_id, manner.digest)]
-    if manner.digest in known:
-        return rows
-    protocol, schemas = msgspec.json.encode(manner.protocol), msgspec.json.encode(manner.schemas)
-    return [attempts.manner(manner.digest, protocol, schemas, native=manner.native), *rows]
 
 
 def correction_rows(

@@ -23,6 +23,7 @@ from ksi_daemon.router import (
 )
 from ksi_daemon.security import SYSTEM
 from ksi_daemon.services.completions.exchange import Exchange
+from ksi_daemon.services.completions.manners import Manners
 from ksi_daemon.services.completions.single import Ask, Making, check, complete
 from ksi_daemon.services.completions.turnstile import Turnstile
 
@@ -61,7 +62,7 @@ class Completions:
         self._price_of = price_of
         self._provider_of = provider_of
         self._turnstile = Turnstile()
-        self._known_manners: set[bytes] = set()
+        self._manners = Manners()
         self._running: dict[str, Exchange] = {}
         self._asked: dict[str, anyio.CancelScope] = {}
 
@@ -78,7 +79,7 @@ class Completions:
             inbound,
             self._price_of,
             self._turnstile,
-            self._known_manners,
+            self._manners,
             cutoff,
         )
         self._running[session.agent_id] = exchange
