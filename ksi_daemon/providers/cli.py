@@ -24,6 +24,7 @@ from anyio.abc import ByteReceiveStream, Process
 from ksi_daemon.errors import ProviderError
 from ksi_daemon.providers.cli_output import Format, Output, Place, place_of, read_line, read_whole
 from ksi_daemon.providers.failures import shown
+from ksi_daemon.providers.guard import guarded
 from ksi_daemon.providers.history import prepare
 from ksi_daemon.providers.model import (
     Capabilities,
@@ -301,7 +302,8 @@ class _Reading:
 async def _running(
     argv: list[str], env: Mapping[str, str], cwd: str | None
 ) -> AsyncIterator[Process]:
-    """Run *argv* in a process group of its own, of which nothing is left afterwards."""
+    """Run *argv* in a process group of its own, of which nothing is left afterwards, not even if
+    the daemon is killed."""
     try:
         # Cancelled while it starts, it would run on, and nobody would know its id.
         with anyio.CancelScope(shield=True):
@@ -313,11 +315,12 @@ async def _running(
             code="provider_unreachable",
             hint="is it installed, and on the PATH that the daemon has?",
         ) from exc
-    try:
-        yield process
-    finally:
-        with anyio.CancelScope(shield=True):
-            await _end(process)
+    async with guarded(process.pid):
+        try:
+            yield process
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _end(process)
 
 
 async def _end(process: Process) -> None:

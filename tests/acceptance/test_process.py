@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sqlite3
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -280,3 +281,41 @@ def _readme_plugin() -> str:
 
 def _waited(message: str) -> dict[str, Any]:
     return {"agent_id": "a", "message": message, "wait": True}
+
+
+# A command that starts another one, tells of both, and would stay for long.
+STAYS = """
+import os, subprocess, sys, time
+other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+with open(sys.argv[1], "w") as told:
+    told.write(f"{os.getpid()} {other.pid}")
+time.sleep(600)
+"""
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(signal.SIGKILL, id="kill -9"),
+        pytest.param(signal.SIGTERM, id="in good order"),
+    ],
+)
+def test_A5_no_command_outlives_the_daemon(var: Path, end: signal.Signals) -> None:
+    var.mkdir(mode=0o700)
+    pids = var / "pids"
+    os.mkfifo(pids)
+    provider = {"type": "cli", "argv": [sys.executable, "-c", STAYS, str(pids)]}
+    hurried = {**os.environ, "KSI_DRAIN_TIMEOUT_S": "0.1"}
+    with daemon(var, env=hurried) as process:
+        with client(var) as ksi:
+            spawn = {"agent_id": "ada", "system": "S", "provider": provider, "prompt": "go"}
+            ksi.request("agent:spawn", spawn)
+        running = [os.pidfd_open(int(pid)) for pid in pids.read_text().split()]
+        process.send_signal(end)
+        gone = [bool(select.select([pidfd], [], [], 20)[0]) for pidfd in running]
+    for pidfd in running:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        os.close(pidfd)
+    assert gone == [True, True]
