@@ -14,6 +14,7 @@ from ksi_client.errors import NoDaemon
 from ksi_client.output import Output
 from ksi_client.session import Session, common
 from ksi_client.views.events import LogLine
+from ksi_client.views.matches import Match, matched
 from ksi_client.wire import Push
 from ksi_daemon.events import Event
 
@@ -36,6 +37,7 @@ class Page(msgspec.Struct):
 
     events: list[Event]
     last_seq: int
+    matches: list[Match] = []
 
 
 @click.command()
@@ -87,6 +89,7 @@ def tail(
 @click.option("--correlation", "correlation_id", metavar="ID", help="Of this story.")
 @click.option("--completion", "completion_id", metavar="ID", help="Written in this reply.")
 @click.option("--status", type=click.Choice(STATUSES), help="That ended like this.")
+@click.option("--grep", metavar="WORDS", help="That hold all of these words, in any case.")
 @click.option("--after", "after_seq", type=click.IntRange(0), metavar="SEQ", help="After this one.")
 @click.option("--before", "before_seq", type=click.IntRange(0), metavar="SEQ", help="Before this.")
 @click.option("-n", "--limit", type=click.IntRange(1, 10_000), default=50, help="How many (50).")
@@ -107,6 +110,7 @@ def events(
     \b
       ksi events --status failed
       ksi events 'state:*' --agent greeter
+      ksi events --grep 'draft "not found"'
     """
     wanted = {name: value for name, value in given.items() if value is not None}
     newest = reverse or "after_seq" not in wanted
@@ -116,8 +120,30 @@ def events(
         )
     found = page.events[::-1] if newest and not reverse else page.events
     out = session.output()
+    matches = {match.seq: match for match in page.matches}
     line = LogLine(out.paint, out.width)
-    out.each(found, lambda: [line.event(event) for event in found] or ["no such events"])
+    out.each(
+        [_with_match(event, matches.get(event.seq)) for event in found],
+        lambda: (
+            [
+                text
+                for event in found
+                for text in (
+                    line.event(event),
+                    *matched(matches.get(event.seq), out.paint, out.width),
+                )
+            ]
+            or ["no such events"]
+        ),
+    )
+
+
+def _with_match(event: Event, match: Match | None) -> object:
+    """Return *event*, with where it holds what was looked for if something was."""
+    if match is None:
+        return event
+    told = msgspec.json.decode(msgspec.json.encode(event), type=dict[str, msgspec.Raw])
+    return {**told, "match": match}
 
 
 def _before_last(client: BlockingClient, patterns: Sequence[str], count: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ksi_daemon.log.model import EventFilter
 from ksi_daemon.log.rows import microseconds
+from ksi_daemon.log.search import search_condition
 
 __all__ = ["condition", "is_narrow", "name_condition"]
 
@@ -68,3 +69,6 @@ def _conditions(wanted: EventFilter) -> Iterator[Condition]:
         parts = [name_condition("e.name", pattern) for pattern in wanted.patterns]
         names = " OR ".join(sql for sql, _ in parts)
         yield f"({names})", tuple(value for _, values in parts for value in values)
+    # Last: it costs most, and SQLite asks in this order.
+    if wanted.words:
+        yield search_condition(wanted.words)

@@ -152,7 +152,8 @@ class LoggedState(msgspec.Struct, frozen=True):
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which events: all given conditions hold. *patterns*: one of them matches the name.
 
-    *status* is the final one. Times are of [since, until). *reverse* begins with the newest.
+    *status* is the final one. Times are of [since, until). *words* are all in the texts of the
+    event, in lower case (``log.search``). *reverse* begins with the newest.
     """
 
     patterns: tuple[str, ...] = ()
@@ -164,6 +165,7 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     status: Status | None = None
     since: datetime | None = None
     until: datetime | None = None
+    words: tuple[str, ...] = ()
     limit: int = 100
     reverse: bool = False
 

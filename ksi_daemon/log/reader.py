@@ -41,6 +41,7 @@ from ksi_daemon.log.model import (
 from ksi_daemon.log.reliability import gather, reliability_rows
 from ksi_daemon.log.rows import event_from_row, microseconds, moment, outcome_from_row, raw
 from ksi_daemon.log.scan import FOREVER_US
+from ksi_daemon.log.search import Match, holds, locate
 from ksi_daemon.log.standing import LoggedRule, LoggedTimer
 from ksi_daemon.log.watch import wal_path
 from ksi_daemon.providers.model import Message
@@ -77,6 +78,7 @@ class LogReader:
                 await connection.execute("PRAGMA query_only = 1")
                 await connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
                 await connection.create_function("matches", 2, matches, deterministic=True)
+                await connection.create_function("holds", -1, holds, deterministic=True)
                 await connection.create_function("latency_bin", 1, latency_bin, deterministic=True)
             yield LogReader(path, opened)
         finally:
@@ -94,6 +96,16 @@ class LogReader:
             found += await self._events(suffix, (low, high, *values, wanted.limit - len(found)))
             if len(found) >= wanted.limit:
                 break
+        return found
+
+    async def matches(self, events: Sequence[Event], words: Sequence[str]) -> list[Match]:
+        """Return where *events* hold the first of *words* that can be shown."""
+        found = []
+        for event in events:
+            [(_, result, error, _)] = await self._rows(self._queries["outcome"], (event.seq,))
+            match = locate(event.seq, words, str(event.data, "utf-8"), result, error)
+            if match is not None:
+                found.append(match)
         return found
 
     async def event(self, key: str | int) -> Event | None:

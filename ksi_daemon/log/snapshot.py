@@ -26,6 +26,7 @@ from ksi_daemon.log.database import (
 from ksi_daemon.log.export.record import Record, record_from_row
 from ksi_daemon.log.filters import condition
 from ksi_daemon.log.model import EventFilter
+from ksi_daemon.log.search import holds
 from ksi_daemon.log.watch import wal_path
 
 __all__ = ["Snapshot"]
@@ -54,6 +55,7 @@ class Snapshot:
             schema = _checked(connection, path)
             connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
             connection.create_function("matches", 2, matches, deterministic=True)
+            connection.create_function("holds", -1, holds, deterministic=True)
             connection.execute("BEGIN")
             yield Snapshot(path, connection, schema)
 

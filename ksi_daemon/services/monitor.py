@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
+from ksi_daemon.errors import InvalidData
 from ksi_daemon.events import Event, Status
 from ksi_daemon.log.forms import Form, migration
 from ksi_daemon.log.model import EventFilter, GroupKey, Stats
 from ksi_daemon.log.recommendation import recommendations
+from ksi_daemon.log.search import MAX_WORDS, Match, words_of
 from ksi_daemon.moments import Moment, moment_of
 from ksi_daemon.router import Context, Nothing, Router, handles
 
@@ -23,7 +25,11 @@ Seq = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class GetEvents(msgspec.Struct, forbid_unknown_fields=True):
-    """Which events. *after_seq* and *before_seq* are exclusive; *reverse* begins at the newest."""
+    """Which events. *after_seq* and *before_seq* are exclusive; *reverse* begins at the newest.
+
+    *grep* are words that are all in the data, the result or the error of an event, in any case;
+    several in double quotes stand together.
+    """
 
     patterns: Annotated[tuple[str, ...], msgspec.Meta(max_length=64)] = ()
     after_seq: Seq | None = None
@@ -32,6 +38,7 @@ class GetEvents(msgspec.Struct, forbid_unknown_fields=True):
     correlation_id: str | None = None
     completion_id: str | None = None
     status: Status | None = None
+    grep: Annotated[str, msgspec.Meta(max_length=1_000)] | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
     reverse: bool = False
 
@@ -58,6 +65,8 @@ class MonitorReader(Protocol):
     """The part of the log that is read here."""
 
     async def events(self, wanted: EventFilter) -> list[Event]: ...
+
+    async def matches(self, events: Sequence[Event], words: Sequence[str]) -> list[Match]: ...
 
     async def reliability(
         self,
@@ -88,7 +97,9 @@ class Monitor:
     )
     async def get_events(self, data: GetEvents, ctx: Context) -> dict[str, Any]:
         """Return events of the log in the order of seq, with how each ended."""
-        wanted = EventFilter(**{name: getattr(data, name) for name in data.__struct_fields__})
+        words = _words(data.grep)
+        given = {name: getattr(data, name) for name in data.__struct_fields__ if name != "grep"}
+        wanted = EventFilter(**given, words=words)
         # Read before the events: what is committed meanwhile must not be skipped by a resume.
         last_seq = self._router.feed.last_seq
         events = await self._reader.events(wanted)
@@ -96,7 +107,8 @@ class Monitor:
             next_after = max((event.seq for event in events), default=data.after_seq or 0)
         else:
             next_after = max(last_seq, events[-1].seq if events else 0)
-        return {"events": events, "next_after_seq": next_after, "last_seq": last_seq}
+        found = {"events": events, "next_after_seq": next_after, "last_seq": last_seq}
+        return found | ({"matches": await self._reader.matches(events, words)} if words else {})
 
     @handles("monitor:reliability", effect="observe", example={"group_by": ["model", "dialect"]})
     async def reliability(self, data: Reliability, ctx: Context) -> dict[str, Any]:
@@ -117,3 +129,14 @@ class Monitor:
     async def get_stats(self, data: Nothing, ctx: Context) -> Stats:
         """Count what the log holds: events by name and status, rows, bytes."""
         return await self._reader.stats()
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    """Return the words to look for, none if nothing is; raise InvalidData."""
+    words = words_of(text or "")
+    if text is not None and not 1 <= len(words) <= MAX_WORDS:
+        raise InvalidData(
+            f"grep has {len(words)} words, and one to {MAX_WORDS} can be looked for",
+            details={"path": "grep"},
+        )
+    return words

@@ -122,3 +122,18 @@ def test_where_tail_begins(
     assert ksi("tail", *words).exit_code == 1
     data = asked(stub)[-1]
     assert (data.get("after_seq"), data["patterns"]) == (after, patterns)
+
+
+def test_events_with_words(stub: StubDaemon, ksi: Callable[..., Result]) -> None:
+    match = {"seq": 3, "part": "data", "text": "a \x1b draft b", "start": 4, "end": 9}
+    stub.answers["monitor:get_events"] = {
+        "events": stub.log[-1:],
+        "last_seq": 3,
+        "matches": [match],
+    }
+    assert ksi("events", "--grep", "draft").stdout.splitlines()[1:] == [
+        r"         data: a \e draft b"
+    ]
+    assert asked(stub)[-1]["grep"] == "draft"
+    line = msgspec.json.decode(ksi("events", "--grep", "draft", text=False).stdout)
+    assert (line["seq"], line["match"]) == (3, match)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -90,3 +91,17 @@ def test_hostile_patterns_cost_little() -> None:
 def test_condition(wanted: EventFilter, expected: tuple[str, Any], narrow: bool) -> None:
     assert condition(wanted) == expected
     assert is_narrow(wanted) is narrow
+
+
+def test_times_and_words() -> None:
+    wanted = EventFilter(
+        since=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+        until=datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC),
+        words=("é",),
+    )
+    sql, values = condition(wanted)
+    assert sql == (
+        "TRUE AND e.ts >= ? AND e.ts < ? AND holds(?, e.data, coalesce(o.result, e.result),"
+        " coalesce(o.error, e.error))"
+    )
+    assert values == (1_000_000, 2_000_000, '["é"]')

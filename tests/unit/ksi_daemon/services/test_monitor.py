@@ -216,3 +216,39 @@ async def test_stats_count_what_the_log_holds(var: Path) -> None:
     assert stats["events"] == {"system:started": {"handled": 1}, "system:mark": {"handled": 2}}
     assert (stats["rows"]["events"], stats["last_seq"]) == (3, 3)
     assert stats["bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        pytest.param({"grep": "READY"}, {"agent:status": "data"}, id="data, in any case"),
+        pytest.param({"grep": '"no handler"'}, {"no:such": "error"}, id="an error"),
+        pytest.param(
+            {"grep": "finish_reason", "patterns": ["agent:send"]},
+            {"agent:send": "result"},
+            id="a result",
+        ),
+        pytest.param({"grep": "ready", "status": "failed"}, {}, id="with another filter"),
+        pytest.param({"grep": "nowhere"}, {}, id="nowhere"),
+    ],
+)
+async def test_words_are_looked_for(
+    var: Path, asked: dict[str, Any], found: dict[str, str]
+) -> None:
+    async with told(var) as peer:
+        patterns = {"patterns": ["agent:status", "state:*", "no:*"]}
+        page = await peer.ask("monitor:get_events", patterns | asked)
+    names = {event["seq"]: event["event"] for event in page["events"]}
+    assert {names[match["seq"]]: match["part"] for match in page["matches"]} == found
+    assert len(names) == len(found)
+    for match in page["matches"]:
+        word = asked["grep"].strip('"').lower()
+        assert match["text"][match["start"] : match["end"]].lower() == word
+
+
+@pytest.mark.parametrize("grep", ["", '" "', "a " * 8 + " ".join("bcdefghijklmnopqr")])
+async def test_words_that_cannot_be_looked_for(var: Path, grep: str) -> None:
+    async with marked(var, 0) as peer:
+        with pytest.raises(KsiError, match=r"grep has \d+ words") as caught:
+            await peer.ask("monitor:get_events", {"grep": grep})
+    assert caught.value.code == "args_schema"
