@@ -32,6 +32,7 @@ _FLAGS: Final = (
     ("--components", "DIR", "directory of component files"),
     ("--plugins", "DIR", "directory of plugin files"),
     ("--durability", "power|process", "what an acknowledged event survives"),
+    ("--allow-network-fs", "yes|no", "use a directory on a network file system all the same"),
     ("--provider", "TYPE", "provider of agents that name none"),
     ("--base-url", "URL", "where that provider is"),
     ("--api-key-env", "NAME", "environment variable that holds its key"),

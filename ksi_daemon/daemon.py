@@ -8,6 +8,7 @@ subscribers are told, what is under way may end within the drain time, the log i
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from ksi_daemon.feed import Feed
 from ksi_daemon.files import FileStore
 from ksi_daemon.log import EventLog
 from ksi_daemon.log.inbox import Inbox
+from ksi_daemon.log.mounts import check_local
 from ksi_daemon.log.purses import purse_used
 from ksi_daemon.log.reader import LogReader
 from ksi_daemon.plugins import Plugins
@@ -137,6 +139,8 @@ class Daemon:
         settings = self.settings
         private_directory(settings.var_path)
         private_directory(settings.socket_path.parent)
+        if not settings.allow_network_fs:
+            check_local(settings.var_path)
         with held(settings.lock_path), _unwrapped():
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch_signals, tasks.cancel_scope)
@@ -180,10 +184,20 @@ class Daemon:
         """Bring back what an earlier run left, and say so in the log."""
         found = await house.plugins.load()
         servers = await house.mcp.restore()
+        started, pending = time.perf_counter(), await event_log.reader.pending_messages()
         lost = await _end_unfinished(event_log)
         restored = await house.agents.restore()
         await house.approvals.restore()
         rules, timers = await house.rules.restore(), await house.timers.restore()
+        if lost or pending:
+            interrupted = sum(message.taken for message in pending)
+            recovered = {
+                "redispatched": len(pending) - interrupted,
+                "unknown": lost,
+                "interrupted": interrupted,
+                "ms": round((time.perf_counter() - started) * 1000, 3),
+            }
+            (await router.notify("system:recovered", recovered)).result()
         data = {
             "lost": lost,
             "agents": restored,

@@ -7,7 +7,7 @@ from typing import Final
 
 from ksi_daemon.errors import StorageError
 
-__all__ = ["is_damage", "name_of", "refusal", "storage_failure"]
+__all__ = ["full", "is_damage", "name_of", "refusal", "storage_failure"]
 
 # A statement that is wrong or does not fit the schema. All other codes tell of the storage.
 _UNFIT: Final = frozenset(
@@ -33,14 +33,19 @@ def storage_failure(exc: BaseException) -> StorageError | None:
     if code is None or code & _PRIMARY in _UNFIT:
         return None
     if code in _FULL:
-        return StorageError(
-            "the disk is full", code="storage_full", retryable=True, hint="free some space"
-        )
+        return full()
     if code & _PRIMARY in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StorageError(
             "another process holds the log locked", code="storage_busy", retryable=True
         )
     return StorageError(f"the log cannot be written: {exc} ({name_of(exc)})")
+
+
+def full() -> StorageError:
+    """Return the error of a full disk."""
+    return StorageError(
+        "the disk is full", code="storage_full", retryable=True, hint="free some space"
+    )
 
 
 def refusal(exc: Exception) -> StorageError:

@@ -174,6 +174,8 @@ class Gauges(msgspec.Struct, frozen=True):
     """How the writer fares: units *depth* and *bytes* wait now, the rest counts since the start.
 
     *units* were committed in *batches*, *refused* were not; *last_batch* is the size of the last.
+    *wal_bytes* is what is still to be brought into the database, and grows while another program
+    reads an old state of it.
     """
 
     depth: int
@@ -183,6 +185,7 @@ class Gauges(msgspec.Struct, frozen=True):
     refused: int
     last_batch: int
     last_seq: int
+    wal_bytes: int
 
 
 class Stats(msgspec.Struct, frozen=True):

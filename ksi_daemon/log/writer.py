@@ -7,9 +7,9 @@ one gathers by itself, so the batch grows with the load and a lone event waits f
 The queue is bounded. Work that finds it full fails at once with ``storage_busy``: waiting would
 only move the queue to where nobody counts it.
 
-A full disk refuses work and is tried again with the next; a lock that another process holds is
-waited for, then refused likewise. Any other failure of the storage is final: nothing more is
-acknowledged, and whoever runs the writer is told. Above all a failed sync is never repeated: the
+A full disk refuses work until there is room for the reserve again; a lock that another process
+holds is waited for, then refused likewise. Any other failure of the storage is final: nothing more
+is acknowledged, and whoever runs the writer is told. Above all a failed sync is never repeated: the
 system drops what it could not write, and the second try succeeds without it.
 """
 
@@ -34,10 +34,11 @@ from ksi_daemon.errors import KsiError, StorageError
 from ksi_daemon.events import Event
 from ksi_daemon.log.batch import UNFIT, Done, apply, write, write_singly
 from ksi_daemon.log.chain import HEAD_EVERY, Head
-from ksi_daemon.log.database import checkpoint, head_of
-from ksi_daemon.log.failures import storage_failure
+from ksi_daemon.log.database import WAL_BYTES, checkpoint, head_of
+from ksi_daemon.log.failures import full, storage_failure
 from ksi_daemon.log.model import Gauges
-from ksi_daemon.log.watch import FileWatch
+from ksi_daemon.log.reserve import Reserve
+from ksi_daemon.log.watch import FileWatch, wal_path
 from ksi_daemon.work import Work
 
 __all__ = ["MAX_BYTES", "MAX_UNITS", "QUEUE_BYTES", "QUEUE_UNITS", "LogWriter"]
@@ -79,6 +80,8 @@ class LogWriter:
         self._path = path
         self._watch = FileWatch(path)
         self._watched = time.monotonic()
+        self._reserve = Reserve(path)
+        self._full = self._wal_is_large = False
         self._on_commit = on_commit
         self._on_failure = on_failure
         self._limits = (queue_units, queue_bytes)
@@ -109,6 +112,7 @@ class LogWriter:
             refused=self._refused,
             last_batch=self._last_batch,
             last_seq=self._head.seq,
+            wal_bytes=self._wal_bytes(),
         )
 
     def submit(self, work: Work) -> asyncio.Future[Work]:
@@ -218,6 +222,7 @@ class LogWriter:
         try:
             if self._failure is None:
                 self._look()
+                self._check_room()
                 self._checkpointed = False
                 return self._attempted(works)
             failure = self._failure
@@ -258,17 +263,47 @@ class LogWriter:
         structlog.get_logger().info("log_head", seq=self._head.seq, hash=self._head.hash.hex())
 
     def _failed(self, failure: StorageError) -> StorageError:
-        """Note a failure that is final; return it."""
+        """Note a failure that is final, or that the disk is full; return it."""
+        if failure.code == "storage_full" and not self._full:
+            self._full = True
+            self._reserve.give_up()
+            structlog.get_logger().error("storage_full", path=str(self._path))
         if not failure.retryable and self._failure is None:
             self._failure = failure
             self._loop.call_soon_threadsafe(self._on_failure, failure)
         return failure
+
+    def _check_room(self) -> None:
+        """Raise StorageError (``storage_full``) while the disk is known to be full.
+
+        What is given up is for the end: what is written then may use it.
+        """
+        if not self._full or self._closing or not self._reserve.possible:
+            return
+        if not self._reserve.take():
+            raise full()
+        self._full = False
+        structlog.get_logger().info("storage_has_room", path=str(self._path))
 
     def _look(self) -> None:
         """Look at the files once in a while; raise StorageError if they are gone."""
         if time.monotonic() - self._watched >= WATCH_S:
             self._watched = time.monotonic()
             self._watch.check()
+            self._warn_of_wal()
+
+    def _warn_of_wal(self) -> None:
+        """Say once that something keeps the WAL from being brought into the database."""
+        size = self._wal_bytes()
+        if (size > WAL_BYTES) is not self._wal_is_large:
+            self._wal_is_large = size > WAL_BYTES
+            if self._wal_is_large:
+                structlog.get_logger().warning("wal_large", path=str(self._path), bytes=size)
+
+    def _wal_bytes(self) -> int:
+        with suppress(OSError):
+            return wal_path(self._path).stat().st_size
+        return 0
 
     def _tend(self) -> None:
         """Use the quiet: look at the files, bring the WAL into the database."""
@@ -276,6 +311,7 @@ class LogWriter:
             return
         try:
             self._watch.check()
+            self._warn_of_wal()
             if not self._checkpointed:
                 self._checkpointed = True
                 checkpoint(self._connection, self._path)
@@ -294,6 +330,7 @@ class LogWriter:
         except sqlite3.Error as exc:
             structlog.get_logger().warning("checkpoint_failed", error=str(exc))
         self._connection.close()
+        self._reserve.give_up()
 
 
 def _weight(work: Work) -> int:

@@ -19,6 +19,7 @@ from ksi_daemon.work import Work
 
 NewEvent = Callable[..., Event]
 HANDLED = Outcome("handled")
+STATE = "INSERT INTO state (namespace, key, value, version, ts) VALUES ('n', 'k', '1', 1, 0)"
 
 
 async def write(path: Path, new_event: NewEvent, count: int) -> None:
@@ -139,7 +140,7 @@ async def test_what_was_written_last_to_the_log_that_is_replaced_is_kept_too(
     back_up(path, path.with_name("copy.db"))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
-        connection.execute("INSERT INTO state VALUES ('n', 'k', '1', 1, 0)")
+        connection.execute(STATE)
         kept = restore(path.with_name("copy.db"), path).kept
     assert kept is not None
     assert seqs(path) == [1, 2]

@@ -21,6 +21,7 @@ from ksi_daemon.work import Work
 
 NewEvent = Callable[..., Event]
 HANDLED = Outcome("handled")
+STATE = "INSERT INTO state (namespace, key, value, version, ts) VALUES ('n', 'k', '1', 1, 0)"
 EVENTS = 2_000
 PAGE = 4096
 
@@ -136,7 +137,7 @@ def test_what_is_in_the_wal_is_saved(path: Path, new_event: NewEvent) -> None:
     asyncio.run(fill(path, new_event))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
-        connection.execute("INSERT INTO state VALUES ('n', 'k', '1', 1, 0)")
+        connection.execute(STATE)
         overwrite(path, page_of(path, b'{"n":700,'), PAGE)
         found = repair(path)
     assert found.saved["state"] == 1

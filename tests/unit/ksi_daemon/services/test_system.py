@@ -103,6 +103,10 @@ async def test_discover_tells_class_and_summary_and_the_notices(var: Path) -> No
     } in found["events"]
     assert found["notices"] == [
         {
+            "name": "system:recovered",
+            "summary": "The daemon had died: what it left was found and brought on.",
+        },
+        {
             "name": "system:started",
             "summary": "The daemon serves; what recovery found is in the data.",
         },

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ksi_daemon.log.reserve import RESERVE_BYTES, Reserve
+
+
+def test_space_is_taken_given_up_and_taken_back(path: Path) -> None:
+    reserve = Reserve(path)
+    file = path.with_name("events.db.reserve")
+    assert reserve.possible
+    assert file.stat().st_blocks * 512 >= RESERVE_BYTES
+    assert file.stat().st_mode & 0o777 == 0o600
+    reserve.give_up()
+    reserve.give_up()
+    assert not file.exists()
+    assert reserve.take()
+    assert file.stat().st_blocks * 512 >= RESERVE_BYTES
+
+
+def test_what_a_killed_daemon_left_is_taken_over(path: Path) -> None:
+    Reserve(path)
+    assert Reserve(path).possible
+
+
+def test_no_room(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", refuse)
+    assert not Reserve(path).possible
+    assert not path.with_name("events.db.reserve").exists()
+
+
+def test_nowhere(tmp_path: Path) -> None:
+    assert not Reserve(tmp_path / "nowhere" / "events.db").possible
