@@ -23,8 +23,8 @@ from ksi_client.blocking import BlockingClient
 from ksi_client.output import Output
 from ksi_client.session import Session, common
 from ksi_client.text import visible
-from ksi_client.views import reports
 from ksi_client.views.events import LogLine
+from ksi_client.views.reliability import rates
 from ksi_client.views.slips import slips as slips_table
 from ksi_client.views.stories import Story
 from ksi_client.wire import Push
@@ -155,7 +155,7 @@ def _report(client: BlockingClient, out: Output) -> None:
         "rows"
     ]
     out.lines(["", out.paint("How reliable each agent was, by the way it wrote its calls", "bold")])
-    out.lines(reports.reliability(group_by, rows, out.paint, out.width))
+    out.lines(rates(group_by, rows, out.paint, out.width))
     out.lines(
         [
             "",

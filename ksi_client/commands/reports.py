@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
 import click
 
+from ksi_client import vega
+from ksi_client.blocking import BlockingClient
+from ksi_client.durations import duration
+from ksi_client.output import Output
 from ksi_client.session import Session, common
-from ksi_client.views import reports
+from ksi_client.views import advice
+from ksi_client.views.reliability import details as detailed
+from ksi_client.views.reliability import rates
 from ksi_client.views.tables import pairs
+from ksi_client.views.trend import charts
 
 __all__ = ["reliability", "stats"]
+
+# A trend of fewer days than this is shown by hours.
+FEW_DAYS: Final = 4
+_TIMES: Final = ("hour", "day")
+_CHOICES: Final = ("--details", "--trend", "--vega", "--recommend", "--migration")
 
 
 @click.command()
@@ -16,25 +31,49 @@ __all__ = ["reliability", "stats"]
     "--by",
     default="model,dialect",
     metavar="KEYS",
-    help="Rows for each agent, model, provider, dialect, tool, hour (model,dialect).",
+    help="Rows for each agent, model, provider, dialect, tool, size, hour, day (model,dialect).",
 )
 @click.option("--since", metavar="TIME", help="Of completions since 2026-01-31T12:00:00Z.")
 @click.option("--until", metavar="TIME", help="Of completions before.")
+@click.option("--last", metavar="TIME", help="Of the last 24h, 7d: since a full hour.")
+@click.option("--details", is_flag=True, help="Also what went wrong, and through whom.")
+@click.option("--trend", is_flag=True, help="Rates over time, as charts.")
+@click.option("--vega", "as_vega", is_flag=True, help="Rates over time, as Vega-Lite JSON.")
+@click.option("--recommend", is_flag=True, help="Which dialect fits each model.")
+@click.option("--migration", is_flag=True, help="Who still writes the direct form of events.")
+@click.option("--exact", is_flag=True, help="Count all rows instead of reading the roll-up.")
 @common
 @click.pass_obj
-def reliability(session: Session, by: str, since: str | None, until: str | None) -> None:
+def reliability(
+    session: Session,
+    /,
+    by: str,
+    since: str | None,
+    until: str | None,
+    last: str | None,
+    exact: bool,
+    **chosen: bool,
+) -> None:
     """Show how many calls of each model came to good.
 
     Every block that looks like a call is counted once, and what became of it: strict (read as
     written), repaired, rejected; then handled, failed, denied. The rate has its 95 % interval.
     """
-    data = {"group_by": [key.strip() for key in by.split(",") if key.strip()]}
-    times = {name: at for name, at in (("since", since), ("until", until)) if at is not None}
-    with session.client() as client:
-        result = client.request("monitor:reliability", {**data, **times})
+    if sum(chosen.values()) > 1:
+        raise click.UsageError(f"only one of {', '.join(_CHOICES)}")
+    asked: dict[str, Any] = {"group_by": [key.strip() for key in by.split(",") if key.strip()]}
+    asked |= {name: at for name, at in _span(since, until, last).items() if at is not None}
+    asked |= {"exact": True} if exact else {}
     out = session.output()
-    rows = result["rows"]
-    out.each(rows, lambda: reports.reliability(data["group_by"], rows, out.paint, out.width))
+    with session.client() as client:
+        if chosen["recommend"]:
+            _recommend(client, asked, out)
+        elif chosen["migration"]:
+            _migrate(client, asked, out)
+        elif chosen["trend"] or chosen["as_vega"]:
+            _trend(client, asked, out, as_vega=chosen["as_vega"])
+        else:
+            _table(client, asked, out, details=chosen["details"])
 
 
 @click.command()
@@ -54,3 +93,44 @@ def stats(session: Session, prometheus: bool) -> None:
         }
     out = session.output()
     out.show(found, lambda: pairs(found, paint=out.paint))
+
+
+def _table(client: BlockingClient, asked: dict[str, Any], out: Output, *, details: bool) -> None:
+    rows = client.request("monitor:reliability", asked)["rows"]
+    shown = detailed if details else rates
+    out.each(rows, lambda: shown(asked["group_by"], rows, out.paint, out.width))
+
+
+def _trend(client: BlockingClient, asked: dict[str, Any], out: Output, *, as_vega: bool) -> None:
+    keys = [key for key in asked["group_by"] if key not in _TIMES]
+    steps = [key for key in asked["group_by"] if key in _TIMES]
+    group_by = [*keys, *(steps or ["day"])[:1]]
+    rows = client.request("monitor:reliability", {**asked, "group_by": group_by})["rows"]
+    if not steps and len({row["day"] for row in rows}) < FEW_DAYS:
+        group_by = [*keys, "hour"]
+        rows = client.request("monitor:reliability", {**asked, "group_by": group_by})["rows"]
+    if as_vega:
+        out.value(vega.trend(group_by, rows))
+    else:
+        out.each(rows, lambda: charts(group_by, rows, out.paint, out.width))
+
+
+def _recommend(client: BlockingClient, asked: dict[str, Any], out: Output) -> None:
+    told = client.request("monitor:reliability", {**asked, "include": ["recommendations"]})
+    found = told["recommendations"]
+    out.each(found, lambda: advice.recommendations(found, out.paint, out.width))
+
+
+def _migrate(client: BlockingClient, asked: dict[str, Any], out: Output) -> None:
+    found = client.request("monitor:reliability", {**asked, "include": ["migration"]})["migration"]
+    out.show(found, lambda: advice.migration(found, out.paint, out.width))
+
+
+def _span(since: str | None, until: str | None, last: str | None) -> dict[str, str | None]:
+    """Return the time that is asked for; the roll-up is read fastest from a full hour on."""
+    if last is None:
+        return {"since": since, "until": until}
+    if since is not None:
+        raise click.UsageError("either --last or --since")
+    begin = datetime.now(UTC) - timedelta(seconds=duration(last))
+    return {"since": f"{begin:%Y-%m-%dT%H}:00:00Z", "until": until}

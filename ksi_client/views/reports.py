@@ -1,4 +1,4 @@
-"""How lists and figures read: agents, replies, reliability, what there is and what it takes."""
+"""How lists read: agents, replies, what there is and what it takes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ from typing import Any, Final
 
 import msgspec
 
-from ksi_client.text import Color, Paint, clip, visible, width, wrapped
-from ksi_client.views.tables import GAP, Cell, Column, plain, table
+from ksi_client.text import Color, Paint, clip, visible, wrapped
+from ksi_client.views.tables import Cell, Column, plain, table
 from ksi_client.wire import Answer
 
-__all__ = ["agents", "answer", "called", "described", "ended", "events", "reliability", "result"]
+__all__ = [
+    "agents",
+    "answer",
+    "called",
+    "described",
+    "ended",
+    "events",
+    "result",
+]
 
 _STATES: Final[dict[str, Color]] = {"running": "yellow", "idle": "green", "terminated": "dim"}
 _STATUSES: Final[dict[str, tuple[str, Color]]] = {
@@ -20,37 +28,6 @@ _STATUSES: Final[dict[str, tuple[str, Color]]] = {
     "denied": ("⊘", "yellow"),
     "unknown": ("?", "yellow"),
 }
-# The figures of a reliability row in the order of an attempt's life; most only if not zero.
-_COUNTS: Final = (
-    "completions",
-    "seen",
-    "strict",
-    "repaired",
-    "rejected",
-    "invalid",
-    "unknown",
-    "denied",
-    "handled",
-    "failed",
-    "corrected",
-    "quoted",
-)
-_ALWAYS: Final = ("completions", "seen", "strict", "handled")
-# What a narrow terminal does without, the first to go first; JSON has it all.
-_DISPENSABLE: Final = (
-    "tokens",
-    "p95",
-    "completions",
-    "p50",
-    "corrected",
-    "quoted",
-    "denied",
-    "failed",
-    "unknown",
-    "invalid",
-    "rejected",
-    "repaired",
-)
 
 
 def agents(listed: Sequence[Mapping[str, Any]], paint: Paint, cells: int) -> Iterator[str]:
@@ -116,53 +93,6 @@ def result(reply: Answer, paint: Paint) -> Iterator[str]:
     yield visible(text, lines=True)
     if reply.seq is not None:
         yield paint(f"#{reply.seq}{', taken before' if reply.duplicate else ''}", "dim")
-
-
-def reliability(
-    group_by: Sequence[str], rows: Sequence[Mapping[str, Any]], paint: Paint, cells: int
-) -> Iterator[str]:
-    """Yield the table of how many calls of each group came to a good end."""
-    if not rows:
-        yield "no completions yet; ksi send gives an agent something to answer"
-        return
-    series = [_series(name, rows) for name in (*group_by, *_shown_figures(rows))]
-    for name in _DISPENSABLE:
-        if sum(len(GAP) + _size(each) for each in series) - len(GAP) > cells:
-            series = [each for each in series if each[0].title != name]
-    columns = [column for column, _ in series]
-    yield from table(
-        columns,
-        zip(*(series_cells for _, series_cells in series), strict=True),
-        paint=paint,
-        cells=cells,
-    )
-
-
-def _shown_figures(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    counts = [name for name in _COUNTS if name in _ALWAYS or any(row.get(name) for row in rows)]
-    return [*counts, "rate", "95 %", "p50", "p95", "tokens"]
-
-
-def _series(name: str, rows: Sequence[Mapping[str, Any]]) -> tuple[Column, list[Cell]]:
-    """Return one column of the reliability table with its cells."""
-    match name:
-        case "rate":
-            rates = [row.get("rate") for row in rows]
-            return Column(name, right=True), [Cell(_percent(rate), _rated(rate)) for rate in rates]
-        case "95 %":
-            spans = [f"{_percent(row.get('low'))}-{_percent(row.get('high'))}" for row in rows]
-            return Column(name), list(map(Cell, spans))
-        case "p50" | "p95":
-            return Column(name, right=True), [Cell(_ms(row.get(f"{name}_ms"))) for row in rows]
-        case "tokens":
-            return Column(name, right=True), [Cell(plain(row.get(name) or 0)) for row in rows]
-    if name in _COUNTS:
-        return Column(name, right=True), [Cell(plain(row.get(name) or 0)) for row in rows]
-    return Column(name), [Cell(plain(row.get(name)), "cyan") for row in rows]
-
-
-def _size(series: tuple[Column, list[Cell]]) -> int:
-    return max(len(series[0].title), *(width(visible(cell.text)) for cell in series[1]))
 
 
 def events(
@@ -233,17 +163,3 @@ def _type(field: Mapping[str, Any]) -> str:
 
 def _default(field: Mapping[str, Any]) -> str:
     return _json(field["default"]) if field.get("default") is not None else ""
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value * 100:.1f}"
-
-
-def _rated(value: float | None) -> Color:
-    if value is None:
-        return "dim"
-    return "green" if value >= 0.95 else "yellow" if value >= 0.8 else "red"
-
-
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f} ms"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -95,18 +96,33 @@ def _phase(name: LegacyEvent, forms: Iterable[Form]) -> Phase:
     verdict: Verdict = "not yet" if refused else "safe"
     if name != "warn" and not refused and calls < ENOUGH:
         verdict = "too few calls"
-    agents = tuple(
-        {"agent": form.agent, "model": form.model, "calls": form.n, "last": form.last}
-        for form in sorted(refused, key=lambda form: (-form.n, form.agent or ""))
-    )
-    return Phase(name, _MEANING[name], verdict, calls, sum(form.n for form in refused), agents)
+    number = sum(form.n for form in refused)
+    return Phase(name, _MEANING[name], verdict, calls, number, tuple(_writers(refused)))
+
+
+def _writers(forms: Iterable[Form]) -> list[dict[str, Any]]:
+    """Return who wrote *forms*, who wrote most first."""
+    ordered = sorted(forms, key=lambda form: (form.agent or "", form.model))
+    writers = [
+        {
+            "agent": agent,
+            "model": model,
+            "calls": sum(form.n for form in written),
+            "last": max(form.last for form in written),
+        }
+        for (agent, model), written in (
+            (key, list(group))
+            for key, group in groupby(ordered, key=lambda form: (form.agent, form.model))
+        )
+    ]
+    return sorted(writers, key=lambda writer: -int(writer["calls"]))
 
 
 def _is_refused(name: LegacyEvent, form: Form) -> bool:
     if name == "warn" or form.dialect != DIRECT:
         return False
-    # What could not be read was most likely not simple.
-    return name == "reject" or form.complex is not False
+    # What could not be read is refused as it is.
+    return name == "reject" or form.complex is True
 
 
 def _kinds(forms: Iterable[Form]) -> Iterable[Kind]:

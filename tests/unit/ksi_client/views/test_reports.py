@@ -1,37 +1,11 @@
 from __future__ import annotations
 
-import re
 from typing import Any
 
-import pytest
-
-from ksi_client.text import Paint, width
+from ksi_client.text import Paint
 from ksi_client.views import reports
 
 PLAIN = Paint(False)
-
-ROW: dict[str, Any] = {
-    "model": "m-1",
-    "dialect": "event",
-    "completions": 120,
-    "seen": 130,
-    "strict": 110,
-    "repaired": 14,
-    "rejected": 6,
-    "invalid": 0,
-    "unknown": 0,
-    "denied": 0,
-    "handled": 122,
-    "failed": 0,
-    "corrected": 5,
-    "quoted": 0,
-    "rate": 0.938,
-    "low": 0.88,
-    "high": 0.97,
-    "p50_ms": 240.4,
-    "p95_ms": 910.0,
-    "tokens": 48120,
-}
 
 
 def test_agents() -> None:
@@ -84,35 +58,6 @@ def test_an_answer_that_is_none() -> None:
         "error": {"code": "provider_auth", "message": "no key"},
     }
     assert list(reports.answer(answer, PLAIN, 80)) == ["1 turn, provider_auth: no key"]
-
-
-def test_reliability() -> None:
-    [head, row] = reports.reliability(["model", "dialect"], [ROW], PLAIN, 200)
-    assert re.split(" {2,}", head) == [
-        *("model", "dialect", "completions", "seen", "strict", "repaired", "rejected", "handled"),
-        *("corrected", "rate", "95 %", "p50", "p95", "tokens"),
-    ]
-    assert re.split(" {2,}", row) == [
-        *("m-1", "event", "120", "130", "110", "14", "6", "122"),
-        *("5", "93.8", "88.0-97.0", "240 ms", "910 ms", "48120"),
-    ]
-
-
-@pytest.mark.parametrize("cells", [60, 80, 100])
-def test_reliability_on_a_narrow_terminal_keeps_the_rate(cells: int) -> None:
-    [head, row] = reports.reliability(["model", "dialect"], [ROW], PLAIN, cells)
-    assert width(head) <= cells
-    assert "93.8" in row
-    assert "88.0-97.0" in row
-
-
-def test_reliability_of_nothing() -> None:
-    row = {"model": None, "seen": 0, "rate": None}
-    [_, line] = reports.reliability(["model"], [row], PLAIN, 100)
-    assert line.split() == ["-", "0", "0", "0", "0", "-", "---", "-", "-", "0"]
-    assert list(reports.reliability(["model"], [], PLAIN, 100)) == [
-        "no completions yet; ksi send gives an agent something to answer"
-    ]
 
 
 def test_events() -> None:

@@ -32,10 +32,10 @@ def verdicts(found: Migration) -> dict[str, str]:
         pytest.param([form("event", True, 30)], "not yet", "not yet", "warn", id="complex data"),
         pytest.param(
             [form("event", None, 1), form("event", False, 30)],
+            "safe",
             "not yet",
-            "not yet",
-            "warn",
-            id="data that could not be read",
+            "reject_complex",
+            id="what cannot be read is refused as it is",
         ),
         pytest.param(
             [form("ksi_tool_use", True, 30)], "safe", "safe", "reject", id="none of the direct form"
@@ -61,14 +61,19 @@ def test_who_holds_a_phase_up() -> None:
             form("event", True, 2, "bob"),
             form("event", False, 40, "ann"),
             form("event", None, 9, "eve"),
+            form("event", False, 5, "eve"),
             form("ksi_tool_use", True, 50, "ann"),
         ]
     )
     [_, complex_, all_] = found.phases
-    assert [(each["agent"], each["calls"]) for each in complex_.agents] == [("eve", 9), ("bob", 2)]
-    assert (complex_.calls, complex_.refused) == (101, 11)
-    assert [each["agent"] for each in all_.agents] == ["ann", "eve", "bob"]
-    assert all_.refused == 51
+    assert [(each["agent"], each["calls"]) for each in complex_.agents] == [("bob", 2)]
+    assert (complex_.calls, complex_.refused) == (106, 2)
+    assert [(each["agent"], each["calls"]) for each in all_.agents] == [
+        ("ann", 40),
+        ("eve", 14),
+        ("bob", 2),
+    ]
+    assert all_.refused == 56
     assert all_.agents[0] == {"agent": "ann", "model": "m", "calls": 40, "last": LAST}
 
 
