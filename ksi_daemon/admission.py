@@ -66,7 +66,7 @@ class Admission:
         # What was taken of each purse.
         self.used: Counter[str] = Counter()
         self._registry = registry
-        self._limits = limits
+        self.limits = limits
         self._roots: OrderedDict[str, int] = OrderedDict()
 
     def admit(self, submission: Submission, event: Event) -> Admitted:
@@ -127,9 +127,9 @@ class Admission:
         return security.permitted(principal, ((h.event, h.effect) for h in self._registry.first()))
 
     def _check_story(self, event: Event, principal: Principal) -> None:
-        if event.hop > self._limits.hops:
+        if event.hop > self.limits.hops:
             raise Denied(
-                f"{event.hop} causes lie before this event, the limit is {self._limits.hops}",
+                f"{event.hop} causes lie before this event, the limit is {self.limits.hops}",
                 code="hop_limit",
             )
         if principal.kind == "client":
@@ -138,9 +138,9 @@ class Admission:
         self._roots[event.correlation_id] = count
         if len(self._roots) > MAX_ROOTS:
             self._roots.popitem(last=False)
-        if count > self._limits.events_per_root:
+        if count > self.limits.events_per_root:
             raise Denied(
-                f"this story has {count} events, the limit is {self._limits.events_per_root}",
+                f"this story has {count} events, the limit is {self.limits.events_per_root}",
                 code="root_budget",
             )
 

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from ksi_daemon import __version__, upkeep
 from ksi_daemon.config import Settings, load, var_directory
 from ksi_daemon.daemon import STORAGE_EXIT, Daemon
 from ksi_daemon.errors import Conflict, StorageError, UsageError
+from ksi_daemon.transports.systemd import ServiceManager
 
 __all__ = ["main"]
 
@@ -50,10 +52,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if argv[:1] == ["repair"]:
             return _repair(argv[1:])
-        settings = load(_arguments(argv))
+        flags = _arguments(argv)
+        settings = load(flags)
         os.umask(0o077)  # whatever is made from here on is ours alone
         _configure_logging(settings)
-        return anyio.run(Daemon(settings).run, _announce)
+        daemon = Daemon(
+            settings, manager=ServiceManager(os.environ), read_settings=partial(load, flags)
+        )
+        return anyio.run(daemon.run, _announce)
     except UsageError as exc:
         return _complain(exc.message, exc.hint, exc.exit_code)
     except StorageError as exc:

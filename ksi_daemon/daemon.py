@@ -8,7 +8,7 @@ subscribers are told, what is under way may end within the drain time, the log i
 from __future__ import annotations
 
 import signal
-import time
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,11 +29,11 @@ from ksi_daemon.feed import Feed
 from ksi_daemon.files import FileStore
 from ksi_daemon.log import EventLog
 from ksi_daemon.log.inbox import Inbox
-from ksi_daemon.log.mounts import check_local
 from ksi_daemon.log.purses import purse_used
 from ksi_daemon.log.reader import LogReader
 from ksi_daemon.plugins import Plugins
 from ksi_daemon.providers.pool import ProviderPool
+from ksi_daemon.reload import AT_ONCE, changes
 from ksi_daemon.router import Router
 from ksi_daemon.services.agents import Agents, FamilyLimits, Mailboxes
 from ksi_daemon.services.approvals import Approvals
@@ -53,11 +53,13 @@ from ksi_daemon.services.state import State
 from ksi_daemon.services.subscriptions import Subscriptions
 from ksi_daemon.services.system import System
 from ksi_daemon.services.tools import Tools
+from ksi_daemon.stacks import stacks
 from ksi_daemon.tools import handler
 from ksi_daemon.transports.http import App, HttpDoor, token
 from ksi_daemon.transports.http.metrics import MetricsRoute
 from ksi_daemon.transports.lock import held, private_directory
 from ksi_daemon.transports.mcp import Callers, Library, McpRoute, McpSocket
+from ksi_daemon.transports.systemd import ServiceManager
 from ksi_daemon.transports.unix import UnixServer
 from ksi_daemon.work import Ended, Work
 
@@ -116,6 +118,7 @@ class House(NamedTuple):
     subscriptions: Subscriptions
     agents: Agents
     mailboxes: Mailboxes
+    completions: Completions
     rules: Rules
     approvals: Approvals
     timers: Timers
@@ -128,9 +131,18 @@ class House(NamedTuple):
 class Daemon:
     """What runs between start and stop."""
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock | None = None,
+        *,
+        manager: ServiceManager | None = None,
+        read_settings: Callable[[], Settings] | None = None,
+    ) -> None:
         self.settings = settings
         self._clock = clock or SteadyClock()
+        self._manager = manager or ServiceManager({})
+        self._read_settings = read_settings or (lambda: settings)
         self.stopping = anyio.Event()
         self.storage_error: BaseException | None = None
 
@@ -139,8 +151,6 @@ class Daemon:
         settings = self.settings
         private_directory(settings.var_path)
         private_directory(settings.socket_path.parent)
-        if not settings.allow_network_fs:
-            check_local(settings.var_path)
         with held(settings.lock_path), _unwrapped():
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch_signals, tasks.cancel_scope)
@@ -172,10 +182,14 @@ class Daemon:
             tasks.start_soon(house.retention.run)
             tasks.start_soon(collect_when_quiet, router.counts.total)
             await house.programs.start(tasks)
-            await house.server.start()
+            await house.server.start(self._manager.listener(settings.socket_path))
+            await tasks.start(self._watch_requests, router, house)
+            tasks.start_soon(self._manager.keep_alive)
             with patient():
                 ready(settings.socket_path)
+                self._manager.ready("serving")
                 await self.stopping.wait()
+                self._manager.stopping()
                 await self._stop(router, house)
             await house.pool.aclose()
             tasks.cancel_scope.cancel()
@@ -184,20 +198,10 @@ class Daemon:
         """Bring back what an earlier run left, and say so in the log."""
         found = await house.plugins.load()
         servers = await house.mcp.restore()
-        started, pending = time.perf_counter(), await event_log.reader.pending_messages()
         lost = await _end_unfinished(event_log)
         restored = await house.agents.restore()
         await house.approvals.restore()
         rules, timers = await house.rules.restore(), await house.timers.restore()
-        if lost or pending:
-            interrupted = sum(message.taken for message in pending)
-            recovered = {
-                "redispatched": len(pending) - interrupted,
-                "unknown": lost,
-                "interrupted": interrupted,
-                "ms": round((time.perf_counter() - started) * 1000, 3),
-            }
-            (await router.notify("system:recovered", recovered)).result()
         data = {
             "lost": lost,
             "agents": restored,
@@ -234,6 +238,46 @@ class Daemon:
                 if self.stopping.is_set():
                     scope.cancel()
                 self.stopping.set()
+
+    async def _watch_requests(
+        self, router: Router, house: House, *, task_status: anyio.abc.TaskStatus[None]
+    ) -> None:
+        """Read the settings again at SIGHUP, say what everything is doing at SIGUSR1.
+
+        A terminal that is closed sends SIGHUP too: a daemon in its foreground ends with it.
+        """
+        with anyio.open_signal_receiver(signal.SIGHUP, signal.SIGUSR1) as signals:
+            task_status.started()
+            async for number in signals:
+                if number == signal.SIGUSR1:
+                    log.warning("stacks", text=stacks())
+                elif sys.stdin is not None and sys.stdin.isatty():
+                    self.stopping.set()
+                else:
+                    self._manager.reloading()
+                    await self._reload(router, house)
+                    self._manager.ready("serving")
+
+    async def _reload(self, router: Router, house: House) -> None:
+        """Take over the settings as they are now, or keep the old ones and say why."""
+        try:
+            new = self._read_settings()
+            provisions.providers(new)
+            price_of = provisions.prices(new)
+        except UsageError as exc:
+            log.error("not_reloaded", error=exc.message)
+            await router.notify("system:not_reloaded", {"error": exc.message, "hint": exc.hint})
+            return
+        changed, needs_restart = changes(self.settings, new)
+        now = {name: getattr(new, name) for name in AT_ONCE}
+        self.settings = msgspec.structs.replace(self.settings, **now)
+        router.limits = router.admission.limits = provisions.limits(self.settings)
+        house.agents.defaults = house.mailboxes.defaults = provisions.defaults(self.settings)
+        house.completions.price_of = price_of
+        house.completions.provider_of = provisions.provider_of(self.settings, house.pool)
+        await house.plugins.refresh()
+        data = {"changed": changed, "needs_restart": needs_restart}
+        await router.notify("system:reloaded", data)
 
     def _furnish(self, router: Router, event_log: EventLog, tasks: anyio.abc.TaskGroup) -> House:
         """Make the services, give each what it needs, and include them."""
@@ -316,6 +360,7 @@ class Daemon:
             subscriptions,
             agents,
             mailboxes,
+            completions,
             rules,
             approvals,
             timers,

@@ -16,7 +16,6 @@ import asyncio
 import os
 import select
 import socket
-import stat
 import struct
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -28,19 +27,17 @@ import msgspec
 import structlog
 
 from ksi_daemon import security
-from ksi_daemon.errors import ProtocolError, UsageError
+from ksi_daemon.errors import ProtocolError
 from ksi_daemon.events import EMPTY, ErrorInfo
 from ksi_daemon.protocol import FrameReader, FrameTooLarge, Reply, Wire, decode_request, encode
 from ksi_daemon.router import Router, Submission, Submitted
 from ksi_daemon.security import Principal
-from ksi_daemon.transports.lock import CANNOT_CREATE_EXIT
+from ksi_daemon.transports.binding import bind
 
-__all__ = ["MAX_PATH", "Connection", "UnixServer", "peer"]
+__all__ = ["Connection", "UnixServer", "peer"]
 
 log = structlog.get_logger()
 
-# sizeof(sockaddr_un.sun_path) - 1 on Linux.
-MAX_PATH: Final = 107
 READ_BUFFER: Final = 256 * 1024
 # Requests that are answered before their replies are written: a read holds thousands of small
 # ones, and their replies may be large.
@@ -79,13 +76,15 @@ class UnixServer:
         self._server: asyncio.Server | None = None
         self._inode = 0
 
-    async def start(self) -> None:
-        """Bind and listen. The caller holds the lock, so a socket that is there is stale.
+    async def start(self, given: socket.socket | None = None) -> None:
+        """Bind and listen, or listen on the socket that a service manager has *given*.
 
-        Raise UsageError if the path is too long or holds something that is not a socket.
+        The caller holds the lock, so a socket that is there is stale. Raise UsageError if the path
+        is too long or holds something that is not a socket.
         """
-        bound = _bind(self._path)
-        self._inode = self._path.stat().st_ino
+        bound = given or bind(self._path)
+        # What is not ours stays: the service manager listens on.
+        self._inode = 0 if given else self._path.stat().st_ino
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(partial(Connection, self), sock=bound)
 
@@ -349,39 +348,6 @@ class Connection(asyncio.BufferedProtocol):
         calls.clear()
         for call in waiting:
             call()
-
-
-def _bind(path: Path) -> socket.socket:
-    length = len(os.fsencode(path))
-    if length > MAX_PATH:
-        raise UsageError(
-            f"the socket path {str(path)!r} has {length} bytes, the limit is {MAX_PATH}",
-            exit_code=CANNOT_CREATE_EXIT,
-            hint="use a shorter --var",
-        )
-    _remove_stale(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    umask = os.umask(0o177)  # the socket must not be open to others even for a moment
-    try:
-        listener.bind(os.fspath(path))
-    except OSError as exc:
-        listener.close()
-        raise UsageError(
-            f"cannot bind {str(path)!r}: {exc.strerror}", exit_code=CANNOT_CREATE_EXIT
-        ) from exc
-    finally:
-        os.umask(umask)
-    return listener
-
-
-def _remove_stale(path: Path) -> None:
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise UsageError(f"{str(path)!r} exists and is not a socket", exit_code=CANNOT_CREATE_EXIT)
-    path.unlink()
 
 
 def peer(connected: socket.socket) -> tuple[int, int]:

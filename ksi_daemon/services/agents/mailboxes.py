@@ -95,7 +95,7 @@ class Mailboxes:
         self._router = router
         self._tasks = tasks
         self._build_provider = build_provider
-        self._defaults = defaults
+        self.defaults = defaults
         self._limit = limit
         self._busy = 0
         self._idle = anyio.Event()
@@ -297,7 +297,7 @@ class Mailboxes:
                 provider=provider,
                 model=spec.model,
                 spoken=spec.protocol,
-                limits=loop_limits(spec.limits, self._defaults.limits),
+                limits=loop_limits(spec.limits, self.defaults.limits),
                 tools=tuple(self.told(spec)),
                 messages=messages,
                 position=len(messages),

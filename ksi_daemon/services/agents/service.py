@@ -119,7 +119,7 @@ class Agents:
         self._mailboxes = mailboxes
         self._load_component = load_component
         self._check_provider = check_provider
-        self._defaults = defaults
+        self.defaults = defaults
         self._max_agents = max_agents
         self._agents: dict[str, Agent] = {}
         self._families = Families(family)
@@ -353,10 +353,10 @@ class Agents:
         if len(self._agents) >= self._max_agents:
             raise Conflict(f"{self._max_agents} agents live already", code="too_many_agents")
         component = self._component(data, may_be_path=ctx.principal.operator)
-        profile = data.profile or component.profile or self._defaults.profile
+        profile = data.profile or component.profile or self.defaults.profile
         rights = self._load_component(f"profiles/{profile}", False)
         grant = tuple(rights.allow or ())
-        spec = make_spec(data, agent_id, component, grant, self._defaults, ctx.agent_id)
+        spec = make_spec(data, agent_id, component, grant, self.defaults, ctx.agent_id)
         spawner = ctx.principal
         spec = bounded(spec, data, rights, spawner)
         if not spawner.operator:
@@ -364,7 +364,7 @@ class Agents:
                 raise Denied(f"{spawner.source} may not have others listen: it may not itself")
             spec = endowed(spec, data, spawner, ctx.right, self._admin_events())
         self._check_provider(spec.provider)
-        return adopted(spec, parent, ctx.event.id, self._defaults.limits)
+        return adopted(spec, parent, ctx.event.id, self.defaults.limits)
 
     def _may_hear(self, principal: Principal, patterns: tuple[str, ...]) -> bool:
         # Who listens reads what monitor:subscribe would show.

@@ -59,8 +59,8 @@ class Completions:
         provider_of: Making,
     ) -> None:
         self._router = router
-        self._price_of = price_of
-        self._provider_of = provider_of
+        self.price_of = price_of
+        self.provider_of = provider_of
         self._turnstile = Turnstile()
         self._manners = Manners()
         self._running: dict[str, Exchange] = {}
@@ -77,7 +77,7 @@ class Completions:
             self._router,
             session,
             inbound,
-            self._price_of,
+            self.price_of,
             self._turnstile,
             self._manners,
             cutoff,
@@ -97,12 +97,12 @@ class Completions:
         # A provider may be a command.
         if isinstance(data.provider, dict) and not ctx.principal.operator:
             raise Denied("an agent may not choose a provider object")
-        provider = self._provider_of(data.provider)
+        provider = self.provider_of(data.provider)
         request_id = ctx.event.id
         scope = self._asked[request_id] = anyio.CancelScope()
         try:
             with scope:
-                price = provider.price or self._price_of(data.model or provider.model)
+                price = provider.price or self.price_of(data.model or provider.model)
                 return await complete(data, provider, price, ctx)
         except KsiError as exc:
             self._tell("completion:error", ctx, {"error": exc.info()}, exc.info())

@@ -24,6 +24,7 @@ from anyio.abc import SocketAttribute
 
 from ksi_daemon.errors import Conflict, Denied, KsiError, ProtocolError
 from ksi_daemon.protocol import FrameReader, FrameTooLarge, Reply, encode
+from ksi_daemon.transports.binding import bind
 from ksi_daemon.transports.mcp.callers import Callers
 from ksi_daemon.transports.mcp.library import Library, Serving, Who
 from ksi_daemon.transports.unix import peer
@@ -31,6 +32,7 @@ from ksi_daemon.transports.unix import peer
 __all__ = ["McpSocket"]
 
 _TOO_LARGE: Final = "frame_too_large"
+_RETRY_S: Final = 1.0
 
 log = structlog.get_logger()
 
@@ -67,8 +69,13 @@ class McpSocket:
         self._scope = anyio.CancelScope()
 
     async def start(self, tasks: anyio.abc.TaskGroup) -> None:
-        """Listen, and serve in *tasks*. The directory is private, and the caller holds the lock."""
-        listener = await anyio.create_unix_listener(self._path, mode=0o600)
+        """Listen, and serve in *tasks*. The directory is private, and the caller holds the lock.
+
+        Raise UsageError if the path is too long or holds something that is not a socket.
+        """
+        bound = bind(self._path)
+        bound.listen()
+        listener = await anyio.abc.SocketListener.from_socket(bound)
         tasks.start_soon(self._serve, listener)
 
     def stop(self) -> None:
@@ -79,7 +86,13 @@ class McpSocket:
     async def _serve(self, listener: anyio.abc.SocketListener) -> None:
         with self._scope:
             async with listener:
-                await listener.serve(self._connected)
+                while True:
+                    try:
+                        await listener.serve(self._connected)
+                    # No descriptors are left: others must have the time to give some back.
+                    except OSError as exc:
+                        log.warning("accept_failed", error=exc.strerror)
+                        await anyio.sleep(_RETRY_S)
 
     async def _connected(self, stream: anyio.abc.SocketStream) -> None:
         self._open += 1

@@ -22,8 +22,9 @@ from ksi_daemon.errors import UsageError
 from ksi_daemon.events import Event, Outcome
 from ksi_daemon.router import Channel, Context, Nothing, Router, Subscription, handles
 from ksi_daemon.testing import MemoryLog, running_router, short_directory
+from ksi_daemon.transports.binding import MAX_PATH
 from ksi_daemon.transports.lock import CANNOT_CREATE_EXIT
-from ksi_daemon.transports.unix import MAX_PATH, UnixServer
+from ksi_daemon.transports.unix import UnixServer
 
 ROOT = Path(__file__).parents[4]
 ECHO = b'{"id":1,"event":"bench:echo","data":{"text":"a"}}\n'
