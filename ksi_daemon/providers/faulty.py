@@ -12,13 +12,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import anyio
 import msgspec
 
 from ksi_daemon.errors import ProviderError, nearest
 from ksi_daemon.extraction import PRESETS, Protocol, extract
+from ksi_daemon.providers import native_slips
 from ksi_daemon.providers.model import Completion, Provider, Request
 from ksi_daemon.providers.scripted import ScriptedProvider
 from ksi_daemon.providers.slips import PROFILES, SLIPS, Slip
@@ -76,6 +77,17 @@ class Spec(
         _known("preset", self.preset, PRESETS)
 
 
+class _Said(NamedTuple):
+    """What of a reply can have a slip: its text, and the message that holds its native calls."""
+
+    text: str = ""
+    message: dict[str, Any] | None = None
+
+    @property
+    def is_nothing(self) -> bool:
+        return not self.text and self.message is None
+
+
 def wrap(spec: Spec, provider: Provider) -> FaultyProvider:
     """Return *provider* with the slips of *spec*. Its own errors are not retried."""
     return FaultyProvider(spec, provider)
@@ -97,7 +109,7 @@ class FaultyProvider:
         self._protocol = PRESETS[spec.preset]
         self._rates = _rates(spec.slips)
         self._next = 0
-        self._owed = ""
+        self._owed = _Said()
 
     def resume_at(self, position: int) -> None:
         """Go on as if *position* replies had been given: with a script, give them once more."""
@@ -108,7 +120,11 @@ class FaultyProvider:
         while given < position:
             rng, kinds = self._draw()
             if "error" not in kinds:
-                self._slipped(self._owed or self._script.take().text, kinds, rng)
+                said = self._owed
+                if said.is_nothing:
+                    reply = self._script.take()
+                    said = _Said(reply.text, reply.message)
+                self._slipped(said, kinds, rng)
                 given += 1
 
     async def complete(
@@ -121,20 +137,25 @@ class FaultyProvider:
         if "delay" in kinds:
             await anyio.sleep(self._delay_s)
         meant = await self._meant(request)
-        text, is_cut = self._slipped(meant.text, kinds, rng)
-        if on_text is not None and text:
-            on_text(text)
-        stop_reason = "length" if is_cut and meant.stop_reason else meant.stop_reason
-        return msgspec.structs.replace(meant, text=text, stop_reason=stop_reason)
+        said, is_cut = self._slipped(_Said(meant.text, meant.message), kinds, rng)
+        if on_text is not None and said.text:
+            on_text(said.text)
+        return msgspec.structs.replace(
+            meant,
+            text=said.text,
+            message=said.message,
+            stop_reason="length" if is_cut and meant.stop_reason else meant.stop_reason,
+        )
 
     async def aclose(self) -> None:
         """Close the provider inside."""
         await self._provider.aclose()
 
     async def _meant(self, request: Request) -> Completion:
-        if self._owed:
+        if not self._owed.is_nothing:
+            text, message = self._owed
             model = request.model or self.model
-            return Completion(text=self._owed, stop_reason="stop", model=model)
+            return Completion(text=text, message=message, stop_reason="stop", model=model)
         return await self._provider.complete(request)
 
     def _draw(self) -> tuple[random.Random, tuple[str, ...]]:
@@ -148,15 +169,17 @@ class FaultyProvider:
             drawn -= rate
         return rng, ()
 
-    def _slipped(self, meant: str, kinds: tuple[str, ...], rng: random.Random) -> tuple[str, bool]:
+    def _slipped(
+        self, meant: _Said, kinds: tuple[str, ...], rng: random.Random
+    ) -> tuple[_Said, bool]:
         """Return *meant* with the first of *kinds* that finds a place, and whether it was cut."""
-        self._owed = ""
+        self._owed = _Said()
         for kind in kinds:
-            text = _apply(kind, meant, self._protocol, rng)
-            if text is not None and text != meant:
+            said = _applied(kind, meant, self._protocol, rng)
+            if said is not None and said != meant:
                 if self._script is not None:
-                    self._owed = _lost(meant, text, self._protocol)
-                return text, kind == _CUT
+                    self._owed = _lost(meant, said, self._protocol)
+                return said, kind == _CUT
         return meant, False
 
 
@@ -166,6 +189,15 @@ def _rates(slips: dict[str, float] | float | str) -> tuple[tuple[tuple[str, ...]
         return ((tuple(SLIPS), float(slips)),)
     named = PROFILES[slips] if isinstance(slips, str) else slips
     return tuple(((name,), rate) for name, rate in sorted(named.items()))
+
+
+def _applied(kind: str, meant: _Said, protocol: Protocol, rng: random.Random) -> _Said | None:
+    """Return *meant* with the slip *kind* in its text, or else in a call beside it."""
+    text = _apply(kind, meant.text, protocol, rng)
+    if text is not None:
+        return meant._replace(text=text)
+    message = None if meant.message is None else native_slips.slipped(meant.message, kind, rng)
+    return None if message is None else meant._replace(message=message)
 
 
 def _apply(kind: str, text: str, protocol: Protocol, rng: random.Random) -> str | None:
@@ -184,14 +216,17 @@ def _apply(kind: str, text: str, protocol: Protocol, rng: random.Random) -> str 
     return text[: call.start] + block + ("" if kind == _CUT else text[call.end :])
 
 
-def _lost(meant: str, text: str, protocol: Protocol) -> str:
-    """Return the calls of *meant* that are not read from *text*, if its writer is told of that."""
-    found = extract(text, protocol, stop_reason="stop")
+def _lost(meant: _Said, said: _Said, protocol: Protocol) -> _Said:
+    """Return the calls of *meant* that are not read from *said*, if its writer is told of that."""
+    if meant.message is not None and said.message is not None and said.message != meant.message:
+        return _Said(message=native_slips.lost(meant.message, said.message))
+    found = extract(said.text, protocol, stop_reason="stop")
     if not found.rejected:
-        return ""
+        return _Said()
     read = [(call.name, call.args) for call in found.calls]
-    lost = (call for call in extract(meant, protocol).calls if (call.name, call.args) not in read)
-    return "\n".join(meant[call.start : call.end] for call in lost)
+    calls = extract(meant.text, protocol).calls
+    lost = (call for call in calls if (call.name, call.args) not in read)
+    return _Said("\n".join(meant.text[call.start : call.end] for call in lost))
 
 
 def _known(what: str, name: str, names: Any) -> None:

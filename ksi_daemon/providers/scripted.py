@@ -62,6 +62,14 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     error: Failure | str | None = None
     tool_calls: tuple[Any, ...] = ()
 
+    @property
+    def message(self) -> dict[str, Any] | None:
+        """The message that holds its native calls, None without any."""
+        if not self.tool_calls:
+            return None
+        calls = list(self.tool_calls)
+        return {"role": "assistant", "content": self.text, "tool_calls": calls}
+
 
 class Spec(
     msgspec.Struct,
@@ -133,7 +141,7 @@ class ScriptedProvider:
             latency_ms=latency_ms,
             first_token_ms=latency_ms if reply.text else None,
             incomplete=None if reply.stop_reason else "the script says that the reply broke off",
-            message=_message(reply),
+            message=reply.message,
         )
 
     async def aclose(self) -> None:
@@ -150,12 +158,6 @@ class ScriptedProvider:
 
 def _reply(written: str | Reply) -> Reply:
     return Reply(text=written) if isinstance(written, str) else written
-
-
-def _message(reply: Reply) -> dict[str, Any] | None:
-    if not reply.tool_calls:
-        return None
-    return {"role": "assistant", "content": reply.text, "tool_calls": list(reply.tool_calls)}
 
 
 def _error(written: str | Failure) -> ProviderError:

@@ -149,6 +149,9 @@ async def got(provider: Provider, count: int) -> list[str]:
     return texts
 
 
+SAID_ARGS = '{"key": "k", "value": {"done": true, "parts": [1, 2]}}'
+
+
 @pytest.mark.parametrize("position", [1, 2, 7, 23])
 async def test_it_goes_on_where_it_was(position: int) -> None:
     slips = {"truncated": 0.4, "raw_newline": 0.2, "error": 0.2}
@@ -161,6 +164,40 @@ async def test_it_goes_on_where_it_was(position: int) -> None:
     pool = ProviderPool()
     texts = await got(pool.provider(spec, 0), 40)
     assert await got(pool.provider(spec, position), 5) == texts[position : position + 5]
+
+
+NATIVE = {"id": "c1", "type": "function", "function": {"name": "a_b", "arguments": SAID_ARGS}}
+
+
+def native(slips: Any, count: int = 1) -> dict[str, Any]:
+    calls = [{**NATIVE, "id": f"c{n}"} for n in range(count)]
+    script = {"type": "scripted", "replies": [{"tool_calls": calls}, "Done."]}
+    return {"type": "faulty", "of": script, "slips": slips, "seed": 3}
+
+
+async def test_a_native_call_has_slips_too() -> None:
+    completion = await build(native({"trailing_comma": 1.0})).complete(ASK)
+    assert completion.message is not None
+    [call] = completion.message["tool_calls"]
+    assert call["function"]["arguments"] != SAID_ARGS
+    assert (completion.text, completion.stop_reason) == ("", "stop")
+
+
+async def test_a_native_call_that_is_cut_ends_by_its_length_and_is_given_again() -> None:
+    provider = build(native({"truncated": 1.0}))
+    first, second = await provider.complete(ASK), await provider.complete(ASK)
+    assert first.stop_reason == second.stop_reason == "length"
+    assert second.message is not None
+    assert [call["id"] for call in second.message["tool_calls"]] == ["c0_more"]
+
+
+@pytest.mark.parametrize("position", [1, 2, 3])
+async def test_with_native_calls_it_goes_on_where_it_was(position: int) -> None:
+    pool, spec = ProviderPool(), native({"truncated": 0.5}, 2)
+    provider, resumed = pool.provider(spec, 0), pool.provider(spec, position)
+    completions = [await provider.complete(ASK) for _ in range(6)]
+    again = [await resumed.complete(ASK) for _ in range(6 - position)]
+    assert [each.message for each in again] == [each.message for each in completions[position:]]
 
 
 class Recorded:
