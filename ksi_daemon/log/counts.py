@@ -146,10 +146,10 @@ def kinds(counts: Mapping[str, int]) -> dict[str, Counts]:
     return found
 
 
-def faults(counts: Mapping[str, int]) -> Counts:
-    """Return how many faults each owner has."""
+def faults(counts: Mapping[str, int], by_kind: Mapping[str, Counts]) -> Counts:
+    """Return how many faults each owner has; *by_kind* are the ``kinds`` of *counts*."""
     owned: Counts = dict.fromkeys(OWNERS, 0)
-    for owner, number in _owned(counts, kinds(counts)):
+    for owner, number in _owned(counts, by_kind):
         owned[owner] += number
     cut_off = counts.get("rejected_cut_off", 0)
     owned["model"] -= cut_off

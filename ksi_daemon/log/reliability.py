@@ -138,7 +138,7 @@ def _row(found: Counts) -> dict[str, Any]:
         "rejections": _ranked(kinds.get("rejected", {})),
         "failures": _ranked(counts.total(kinds.get(word, {}) for word in _FAILURES)),
         "provider_errors": _ranked(kinds.get("error", {})),
-        "faults": counts.faults(found),
+        "faults": counts.faults(found, kinds),
     }
 
 
