@@ -18,7 +18,7 @@ import platformdirs
 
 from ksi_daemon.errors import UsageError, nearest
 
-__all__ = ["CONFIG_EXIT", "Settings", "load", "var_directory"]
+__all__ = ["CONFIG_EXIT", "McpServer", "Settings", "load", "var_directory"]
 
 CONFIG_EXIT: Final = 78  # sysexits.h: EX_CONFIG
 _PREFIX: Final = "KSI_"
@@ -34,6 +34,24 @@ Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
+class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A server that the daemon connects to: a program (*command*, *args*) or an address (*url*).
+
+    ``${NAME}`` in the values of *env* and *headers* is a variable of the daemon's environment.
+    """
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    url: str | None = None
+    env: dict[str, str] = {}
+    pass_env: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+    allow: tuple[str, ...] = ("*",)
+    prefix: str | None = None
+    timeout_s: Seconds = 60.0
+    start_timeout_s: Seconds = 30.0
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be set. Sizes are in bytes, times in seconds.
 
@@ -42,7 +60,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     for a million tokens, with blanks between (``loop.price_list``). What is None has no bound;
     *retention_days* and *retention_bytes* have none when they are 0. *run_code* is for the tool
     of that name (``services.run_code``). *http_port* None keeps the HTTP door closed.
-    *mcp_profile* is what programs may do that ask over MCP and name no other.
+    *mcp_profile* is what programs may do that ask over MCP and name no other; *mcp_servers* are
+    servers whose tools the daemon has.
     """
 
     var: str
@@ -74,6 +93,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     http_port: Port | None = None
     http_host: str = "127.0.0.1"
     mcp_profile: str = "reader"
+    mcp_servers: dict[str, McpServer] = {}
 
     run_code: bool = False
     run_code_timeout_s: Seconds = 10.0
@@ -199,7 +219,7 @@ def _from_file(path: Path, *, required: bool) -> dict[str, Any]:
         raise UsageError(f"{path}: {exc}", exit_code=CONFIG_EXIT) from exc
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings in *environ*.
 
     A variable that starts with KSI_ and names no setting is an error: it is nearly always a
@@ -210,8 +230,19 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if name.startswith(_PREFIX) and name not in _NOT_SETTINGS
     }
-    values = {name.removeprefix(_PREFIX).lower(): value for name, value in found.items()}
+    values: dict[str, Any] = {n.removeprefix(_PREFIX).lower(): v for n, v in found.items()}
+    if "mcp_servers" in values:
+        values["mcp_servers"] = _object(values["mcp_servers"])
     return values | {"var": str(var_directory(environ))} if environ.get("KSI_VAR") else values
+
+
+def _object(text: str) -> Any:
+    """Return the object that *text* is as JSON: the one setting that is no single value."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as exc:
+        message = f"the environment: KSI_MCP_SERVERS is not JSON: {exc}"
+        raise UsageError(message, exit_code=CONFIG_EXIT) from exc
 
 
 def _convert(values: dict[str, Any], origin: str) -> Settings:

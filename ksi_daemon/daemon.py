@@ -42,7 +42,7 @@ from ksi_daemon.services.causes import Causes
 from ksi_daemon.services.completions import Completions
 from ksi_daemon.services.components import Components
 from ksi_daemon.services.extraction import Extraction
-from ksi_daemon.services.mcp import McpServers
+from ksi_daemon.services.mcp import McpServers, specs_of
 from ksi_daemon.services.metrics import Metrics
 from ksi_daemon.services.monitor import Monitor
 from ksi_daemon.services.permissions import Permissions
@@ -143,6 +143,7 @@ class Daemon:
         self._clock = clock or SteadyClock()
         self._manager = manager or ServiceManager({})
         self._read_settings = read_settings or (lambda: settings)
+        self._mcp_servers = specs_of(settings.mcp_servers, exit_code=CONFIG_EXIT)
         self.stopping = anyio.Event()
         self.storage_error: BaseException | None = None
 
@@ -197,7 +198,7 @@ class Daemon:
     async def _recover(self, router: Router, event_log: EventLog, house: House) -> None:
         """Bring back what an earlier run left, and say so in the log."""
         found = await house.plugins.load()
-        servers = await house.mcp.restore()
+        servers = await house.mcp.restore(self._mcp_servers)
         lost = await _end_unfinished(event_log)
         restored = await house.agents.restore()
         await house.approvals.restore()

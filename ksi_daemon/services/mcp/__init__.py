@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ksi_daemon.services.mcp.configured import specs_of
 from ksi_daemon.services.mcp.service import McpServers
 
-__all__ = ["McpServers"]
+__all__ = ["McpServers", "specs_of"]

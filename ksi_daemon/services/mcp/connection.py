@@ -34,6 +34,7 @@ from ksi_daemon.services.mcp.model import (
     Tool,
 )
 from ksi_daemon.services.mcp.stdio import Stdio
+from ksi_daemon.services.mcp.variables import filled
 
 __all__ = ["connected"]
 
@@ -149,7 +150,7 @@ class _Open:
 
 def _environment(spec: ServerSpec) -> dict[str, str]:
     passed = {name: os.environ[name] for name in spec.pass_env if name in os.environ}
-    return {**passed, **spec.env}
+    return {**passed, **filled(spec.env, os.environ)}
 
 
 @asynccontextmanager
@@ -167,7 +168,8 @@ def _headers(spec: ServerSpec) -> dict[str, str]:
     missing = [name for name in spec.headers_env.values() if name not in os.environ]
     if missing:
         raise McpError(f"{missing[0]!r} is not in the environment", code="mcp_unavailable")
-    return {header: os.environ[name] for header, name in spec.headers_env.items()}
+    by_name = {header: os.environ[name] for header, name in spec.headers_env.items()}
+    return {**filled(spec.headers, os.environ), **by_name}
 
 
 def _tool(listed: McpTool) -> Tool:

@@ -20,6 +20,7 @@ __all__ = [
     "MAX_TOOLS",
     "Connect",
     "Connection",
+    "KeptServer",
     "Result",
     "ServerSpec",
     "Tool",
@@ -40,7 +41,8 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A server: a program (*argv*) or an address (*url*).
 
     The environment of a program is *env* and the daemon's variables that *pass_env* names, and
-    nothing else; *headers_env* names for each header of HTTP the variable that holds its value.
+    nothing else; *headers* go with each request over HTTP. ``${NAME}`` in the values of either is
+    the daemon's variable; *headers_env* names for a header the variable that is all of its value.
     Tools that *allow* matches are offered as ``<prefix>.<tool>``; the prefix is the name unless
     given. *local*: its tools reach nothing outside this machine, so they are no ``egress``.
     *timeout_s* bounds one call, *start_timeout_s* each step until the server answers.
@@ -51,6 +53,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     url: str | None = None
     env: dict[str, str] = {}
     pass_env: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
     headers_env: dict[str, str] = {}
     allow: Annotated[tuple[str, ...], msgspec.Meta(max_length=256)] = ("*",)
     prefix: str | None = None
@@ -85,11 +88,22 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise InvalidData(f"{self.url!r:.200} is no http address", details={"path": "url"})
         if any("\0" in each for each in (*self.argv, *self.env, *self.env.values())):
             raise InvalidData("a NUL cannot be handed to a program", details={"path": "argv"})
-        if any(not _HEADER.fullmatch(each) for each in self.headers_env):
-            raise InvalidData("a header's name has odd characters", details={"path": "headers_env"})
+        for path, names in (("headers", self.headers), ("headers_env", self.headers_env)):
+            if any(not _HEADER.fullmatch(each) for each in names):
+                raise InvalidData("a header's name has odd characters", details={"path": path})
+            if names and self.url is None:
+                raise InvalidData("headers are for a url", details={"path": path})
+        if any(not each.isprintable() for each in self.headers.values()):
+            raise InvalidData("a header's value has odd characters", details={"path": "headers"})
         # A colon would make events of it, which a pattern like state:* is meant to grant.
         if ":" in self.event("") or not is_tool_name(self.event("x")):
             raise InvalidData(f"{self.event('')!r:.200} is no prefix", details={"path": "prefix"})
+
+
+class KeptServer(ServerSpec, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A server as it is kept; *configured*: the settings name it, and it goes when they do not."""
+
+    configured: bool = False
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,7 +20,7 @@ from ksi_daemon.errors import KsiError, McpError, NotFound
 from ksi_daemon.files import FileStore
 from ksi_daemon.registry import Handler
 from ksi_daemon.router import Context, Router
-from ksi_daemon.services.mcp.model import Connect, Connection, ServerSpec, Tool, pin
+from ksi_daemon.services.mcp.model import Connect, Connection, KeptServer, Tool, pin
 from ksi_daemon.services.mcp.results import content_of, value_of
 
 __all__ = ["Server"]
@@ -51,7 +51,7 @@ class Server:
     def __init__(
         self,
         router: Router,
-        spec: ServerSpec,
+        spec: KeptServer,
         approved: Iterable[Tool] | None,
         *,
         load: Callable[[], Awaitable[Connect]],
@@ -60,6 +60,8 @@ class Server:
         self.spec = spec
         self._scope = anyio.CancelScope()
         self.settled = anyio.Event()
+        # Set once it is known what a person approves of: at the first listing, if not before.
+        self.pinned = anyio.Event()
         self.error: KsiError | None = None
         self._router = router
         self._load = load
@@ -70,6 +72,7 @@ class Server:
         self._handlers: dict[str, Handler] = {}
         self._connection: Connection | None = None
         if self._approved is not None:
+            self.pinned.set()
             self._offer(self._approved)
 
     @property
@@ -88,7 +91,8 @@ class Server:
         if not in_full:
             return told
         error = self.error.message if self.error else None
-        return {**told, "server": self.spec.url or list(self.spec.argv), "error": error}
+        server = self.spec.url or list(self.spec.argv)
+        return {**told, "server": server, "configured": self.spec.configured, "error": error}
 
     async def run(self) -> None:
         """Keep the server up until ``stop``."""
@@ -109,6 +113,7 @@ class Server:
         self._router.registry.exclude(self._handlers.values())
         self._handlers.clear()
         self.settled.set()
+        self.pinned.set()
 
     def approve(self, names: Iterable[str] | None) -> list[str]:
         """Approve *names*, or all that wait, as they are listed now; return which.
@@ -164,6 +169,7 @@ class Server:
         self._listed = dict(reversed(self._listed.items()))
         if self._approved is None:
             self._approved = dict(self._listed)
+            self.pinned.set()
         before = self._offers
         self._offer(self._listed)
         drift = {

@@ -2,11 +2,12 @@
 
 A server is added by a person, who thereby approves its tools as they are. It is kept over a
 restart, and its tools are offered at once; a server that does not answer costs its own calls only.
+One that the settings name is added at the start, and tried until it answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 import anyio.abc
@@ -19,7 +20,7 @@ from ksi_daemon.files import FileStore
 from ksi_daemon.log import mcp as rows
 from ksi_daemon.router import Context, Nothing, Notice, Router, handles
 from ksi_daemon.services.mcp import library
-from ksi_daemon.services.mcp.model import Connect, ServerSpec, Tool
+from ksi_daemon.services.mcp.model import Connect, KeptServer, ServerSpec, Tool
 from ksi_daemon.services.mcp.server import Server
 
 __all__ = ["McpServers", "ServerReader"]
@@ -83,7 +84,7 @@ class McpServers:
             raise Conflict(f"MCP server {data.name!r} is there already", code="already_exists")
         if len(self._servers) >= MAX_SERVERS:
             raise Conflict(f"{MAX_SERVERS} MCP servers are there already", code="too_many_servers")
-        server = self._started(data, None)
+        server = self._started(_kept(data), None)
         try:
             await server.settled.wait()
             if server.error is not None:
@@ -101,7 +102,12 @@ class McpServers:
     @handles("mcp:remove_server", effect="admin", example={"name": "memory"})
     async def remove_server(self, data: Which, ctx: Context) -> dict[str, Any]:
         """Forget an MCP server: its tools are gone, its program is ended."""
-        self._existing(data.name)
+        if self._existing(data.name).spec.configured:
+            raise Conflict(
+                f"MCP server {data.name!r} is in the settings",
+                code="configured",
+                hint="take it out there and start the daemon again",
+            )
         await self._router.record(rows.server_removed(data.name))
         self._stop(data.name)
         return {"removed": data.name}
@@ -120,18 +126,37 @@ class McpServers:
         await self._keep(server)
         return {"approved": approved, **server.described(in_full=True)}
 
-    async def restore(self) -> int:
-        """Start the servers that an earlier run of the daemon had; return how many."""
+    async def restore(self, configured: Iterable[ServerSpec] = ()) -> int:
+        """Start the servers that an earlier run had and those of the settings; return how many.
+
+        The settings are a person's word: what they say of a server that was kept otherwise holds,
+        and approves its tools anew. One that they no longer name is forgotten.
+        """
+        named = {spec.name: _kept(spec, configured=True) for spec in configured}
         for row in await self._reader.mcp_servers():
-            spec = msgspec.json.decode(row.spec, type=ServerSpec)
-            self._started(spec, msgspec.json.decode(row.tools, type=list[Tool]))
+            kept = msgspec.json.decode(row.spec, type=KeptServer)
+            if row.name in named and named[row.name] != kept:
+                continue
+            if kept.configured and row.name not in named:
+                await self._router.record(rows.server_removed(row.name))
+                continue
+            self._started(kept, msgspec.json.decode(row.tools, type=list[Tool]))
+        for spec in named.values():
+            if spec.name not in self._servers:
+                self._tasks.start_soon(self._keep_once_pinned, self._started(spec, None))
         return len(self._servers)
 
-    def _started(self, spec: ServerSpec, approved: list[Tool] | None) -> Server:
+    def _started(self, spec: KeptServer, approved: list[Tool] | None) -> Server:
         server = Server(self._router, spec, approved, load=self._load, files=self._files)
         self._servers[spec.name] = server
         self._tasks.start_soon(server.run)
         return server
+
+    async def _keep_once_pinned(self, server: Server) -> None:
+        """Keep *server* as it is when it first answers, however late that is."""
+        await server.pinned.wait()
+        if self._servers.get(server.spec.name) is server:
+            await self._keep(server)
 
     async def _load(self) -> Connect:
         return await anyio.to_thread.run_sync(self._load_library)
@@ -150,3 +175,7 @@ class McpServers:
         if server is None:
             raise NotFound("MCP server", name, self._servers)
         return server
+
+
+def _kept(spec: ServerSpec, *, configured: bool = False) -> KeptServer:
+    return KeptServer(**msgspec.structs.asdict(spec), configured=configured)
