@@ -1,4 +1,4 @@
-"""A story as a Chrome trace, for ``chrome://tracing`` and ui.perfetto.dev. Pure.
+"""Events as a Chrome trace, for ``chrome://tracing`` and ui.perfetto.dev. Pure.
 
 Each agent, and each other source, is a thread. An event is a complete slice (phase ``X``) from
 when it was taken in for as long as its handler ran; a reply of a model is one that ends when the
@@ -10,6 +10,8 @@ them wrongly: whatever would overlap goes to a second lane of the same name.
 
 from __future__ import annotations
 
+import heapq
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +19,10 @@ import msgspec
 
 from ksi_daemon.events import Event
 
-__all__ = ["chrome_trace"]
+__all__ = ["WINDOW", "chrome_trace", "trace_events"]
+
+# Slices that are kept in mind; memory must not grow with the log.
+WINDOW: Final = 20_000
 
 _PROCESS: Final = 1
 _REPLY: Final = "completion:result"
@@ -34,12 +39,75 @@ class _Slice(NamedTuple):
 
 def chrome_trace(events: Iterable[Event]) -> dict[str, Any]:
     """Return *events* as the object that a Chrome trace file holds."""
-    slices = sorted(map(_slice, events), key=lambda each: (each.start, -each.end))
-    lanes = _Lanes()
-    placed = {each.event.id: (each, lanes.place(each)) for each in slices}
-    drawn = [_drawn(each, lane) for each, lane in placed.values()]
-    arrows = [part for each, lane in placed.values() for part in _arrow(each, lane, placed)]
-    return {"traceEvents": [*lanes.named(), *drawn, *arrows], "displayTimeUnit": "ms"}
+    return {"traceEvents": list(trace_events(events)), "displayTimeUnit": "ms"}
+
+
+def trace_events(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a trace of *events*, however many these are.
+
+    They come in the order of the log, which is nearly that of their starts. Two that stand further
+    apart in it than WINDOW have no arrow between them.
+    """
+    yield _metadata("process_name", 0, "ksi")
+    lanes, placed = _Lanes(), _Placed()
+    for each in _by_start(map(_slice, events)):
+        lane = lanes.place(each)
+        if lane.is_new:
+            yield _metadata("thread_name", lane.number, lane.name)
+        yield _drawn(each, lane.number)
+        for cause, effect in placed.add(each, lane.number):
+            yield from _arrow(cause, effect)
+
+
+def _by_start(slices: Iterable[_Slice]) -> Iterator[_Slice]:
+    """Yield *slices* in the order of their starts, those that hold others before them."""
+    waiting: list[tuple[int, int, int, _Slice]] = []
+    for number, each in enumerate(slices):
+        heapq.heappush(waiting, (each.start, -each.end, number, each))
+        if len(waiting) > WINDOW:
+            yield heapq.heappop(waiting)[3]
+    while waiting:
+        yield heapq.heappop(waiting)[3]
+
+
+class _Drawn(NamedTuple):
+    """Where a slice was drawn."""
+
+    seq: int
+    start: int
+    end: int
+    lane: int
+
+
+class _Placed:
+    """The latest slices by their events' ids, to lead arrows from causes to effects."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, _Drawn] = OrderedDict()
+        # Effects that were drawn before their cause.
+        self._early: OrderedDict[str, list[_Drawn]] = OrderedDict()
+
+    def add(self, each: _Slice, lane: int) -> Iterator[tuple[_Drawn, _Drawn]]:
+        """Yield the pairs of cause and effect that *each* completes."""
+        event = each.event
+        drawn = _Drawn(event.seq, each.start, each.end, lane)
+        self._known[event.id] = drawn
+        cause = self._known.get(event.cause_id or "")
+        if cause is not None:
+            yield cause, drawn
+        elif event.cause_id is not None:
+            self._early.setdefault(event.cause_id, []).append(drawn)
+        for effect in self._early.pop(event.id, ()):
+            yield drawn, effect
+        for kept in (self._known, self._early):
+            if len(kept) > WINDOW:
+                kept.popitem(last=False)
+
+
+class _Lane(NamedTuple):
+    number: int
+    name: str
+    is_new: bool
 
 
 class _Lanes:
@@ -48,25 +116,26 @@ class _Lanes:
     def __init__(self) -> None:
         # Of each lane the ends of the slices that are open at the latest start, the inmost last.
         self._open: dict[tuple[str, int], list[int]] = {}
+        self._latest: dict[tuple[str, int], int] = {}
         self._numbers: dict[tuple[str, int], int] = {}
 
-    def place(self, each: _Slice) -> int:
-        """Return the number of the first lane that takes *each*; slices come by their start."""
-        who = each.event.agent_id or each.event.source
+    def place(self, each: _Slice) -> _Lane:
+        """Return the first lane that takes *each*."""
+        # A client has a source of its own for each connection.
+        who = each.event.agent_id or each.event.source.partition("/")[0]
         lane = 0
         while not self._takes((who, lane), each):
             lane += 1
         self._open.setdefault((who, lane), []).append(each.end)
-        return self._numbers.setdefault((who, lane), len(self._numbers) + 1)
-
-    def named(self) -> Iterator[dict[str, Any]]:
-        """Yield the metadata that name the process and the lanes."""
-        yield _metadata("process_name", 0, "ksi")
-        for (who, lane), number in self._numbers.items():
-            yield _metadata("thread_name", number, f"{who} ({lane + 1})" if lane else who)
+        self._latest[who, lane] = each.start
+        is_new = (who, lane) not in self._numbers
+        number = self._numbers.setdefault((who, lane), len(self._numbers) + 1)
+        return _Lane(number, f"{who} ({lane + 1})" if lane else who, is_new)
 
     def _takes(self, lane: tuple[str, int], each: _Slice) -> bool:
         ends = self._open.get(lane, [])
+        if each.start < self._latest.get(lane, each.start):
+            return False
         while ends and ends[-1] <= each.start:
             ends.pop()
         return not ends or each.end <= ends[-1]
@@ -102,19 +171,13 @@ def _drawn(each: _Slice, lane: int) -> dict[str, Any]:
     }
 
 
-def _arrow(
-    each: _Slice, lane: int, placed: Mapping[str, tuple[_Slice, int]]
-) -> Iterator[dict[str, Any]]:
-    """Yield the two ends of the arrow from the cause of *each*, nothing if it is not there."""
-    found = placed.get(each.event.cause_id or "")
-    if found is None:
-        return
-    cause, from_lane = found
+def _arrow(cause: _Drawn, effect: _Drawn) -> Iterator[dict[str, Any]]:
+    """Yield the two ends of the arrow from *cause* to *effect*."""
     # An arrow is bound to the slice around its end, so it leaves its cause before that is over.
-    left = max(cause.start, min(each.start, cause.end - _LEAST_US))
-    arrow = {"name": "causes", "cat": "causes", "id": each.event.seq, "pid": _PROCESS}
-    yield {**arrow, "ph": "s", "ts": left, "tid": from_lane}
-    yield {**arrow, "ph": "f", "bp": "e", "ts": max(each.start, left), "tid": lane}
+    left = max(cause.start, min(effect.start, cause.end - _LEAST_US))
+    arrow = {"name": "causes", "cat": "causes", "id": effect.seq, "pid": _PROCESS}
+    yield {**arrow, "ph": "s", "ts": left, "tid": cause.lane}
+    yield {**arrow, "ph": "f", "bp": "e", "ts": max(effect.start, left), "tid": effect.lane}
 
 
 def _metadata(name: str, lane: int, value: str) -> dict[str, Any]:

@@ -13,20 +13,21 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import click
+import msgspec
 
 from ksi_client.collector import send
 from ksi_client.progress import Progress
 from ksi_client.session import Session, common
 from ksi_client.text import visible
 from ksi_client.times import parse_time
+from ksi_client.tracing import trace_events
 from ksi_daemon import __version__
 from ksi_daemon.errors import StorageError
-from ksi_daemon.log.export.chrome import trace
 from ksi_daemon.log.export.cloudevents import cloud_event
 from ksi_daemon.log.export.dump import dump
 from ksi_daemon.log.export.otlp import requests
 from ksi_daemon.log.export.parquet import write_parquet
-from ksi_daemon.log.export.record import Record, is_announcement
+from ksi_daemon.log.export.record import Record, event_of, is_announcement
 from ksi_daemon.log.export.restore import restore
 from ksi_daemon.log.export.spans import span
 from ksi_daemon.log.model import EventFilter
@@ -139,9 +140,19 @@ def _pieces(form: str, records: Iterator[Record], content: bool) -> Iterable[byt
         case "cloudevents":
             return (cloud_event(record) + b"\n" for record in records)
         case "chrome":
-            return trace(records)
+            return _trace(records)
         case _:
             return (line + b"\n" for line in requests(_spans(records, content), __version__))
+
+
+def _trace(records: Iterator[Record]) -> Iterator[bytes]:
+    """Yield the pieces of one JSON object, a line for each entry."""
+    events = (event_of(each) for each in records if not is_announcement(each))
+    lead = b'{"displayTimeUnit":"ms","traceEvents":[\n'
+    for entry in trace_events(events):
+        yield lead + msgspec.json.encode(entry)
+        lead = b",\n"
+    yield b"\n]}\n"
 
 
 def _spans(records: Iterator[Record], content: bool) -> Iterator[Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from ksi_daemon.log.rows import moment
+from ksi_daemon.events import CallRef, ErrorInfo, Event, Status
+from ksi_daemon.log.rows import moment, raw
 
 __all__ = ["Record", "Reply", "is_announcement", "iso", "record_from_row"]
 
@@ -68,6 +69,27 @@ def record_from_row(row: tuple[Any, ...]) -> Record:
     """Return the record of a row of the query ``records``."""
     reply = None if row[_WIDTH] is None else Reply(*row[_WIDTH:])
     return Record._make((*row[:_WIDTH], reply))
+
+
+def event_of(record: Record) -> Event:
+    """Return the event as the wire has it, without its result."""
+    return Event(
+        seq=record.seq,
+        id=record.id,
+        ts=moment(record.ts),
+        name=record.name,
+        data=raw(record.data),
+        source=record.source,
+        correlation_id=record.correlation_id,
+        cause_id=record.cause_id,
+        hop=record.hop,
+        agent_id=record.agent_id,
+        completion_id=record.completion_id,
+        call=None if record.call is None else msgspec.json.decode(record.call, type=CallRef),
+        status=cast(Status, record.status),
+        error=None if record.error is None else msgspec.json.decode(record.error, type=ErrorInfo),
+        duration_ms=None if record.duration_us is None else record.duration_us / 1000,
+    )
 
 
 def iso(us: int) -> str:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ksi_client import tracing
 from ksi_client.tracing import chrome_trace
 from ksi_daemon.events import CallRef, ErrorInfo, Event
 
@@ -124,3 +125,29 @@ def test_no_two_slices_of_a_thread_overlap_in_part(spans: list[tuple[int, int]])
 def _within(one: tuple[int, int], other: tuple[int, int]) -> bool:
     outer, inner = sorted((one, other), key=lambda span: span[0] - span[1])
     return outer[0] <= inner[0] and inner[1] <= outer[1]
+
+
+def test_a_log_is_traced_as_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept in mind is bounded: an arrow over more than that is left out."""
+    monkeypatch.setattr(tracing, "WINDOW", 3)
+    causes = {2: "e1", 9: "e1"}
+    events = (event(seq, seq, cause_id=causes.get(seq)) for seq in range(1, 10))
+    entries = list(tracing.trace_events(events))
+    assert [each["ts"] for each in entries if each["ph"] == "X"] == [
+        AT + 1000 * seq for seq in range(1, 10)
+    ]
+    assert [each["id"] for each in entries if each["ph"] == "s"] == [2]
+
+
+def test_a_slice_that_comes_too_late_goes_to_another_lane(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tracing, "WINDOW", 1)
+    reply = event(4, 3, "completion:result", {"latency_ms": 3})
+    lanes = drawn([event(1, 1), event(2, 2), event(3, 2.5), reply], "X")
+    assert [each["tid"] for each in lanes] == [1, 1, 2, 1]
+
+
+def test_the_connections_of_a_client_are_one_thread() -> None:
+    given = [event(1, 0, source="client:0/1"), event(2, 1, source="client:0/2")]
+    assert {each["tid"] for each in drawn(given, "X")} == {1}
