@@ -134,13 +134,14 @@ class McpSocket:
                 code="too_many_connections",
                 retryable=True,
             )
-        with anyio.move_on_after(self._frame_timeout_s):
-            hello = await anext(lines, b"")
-            asked = _hello(hello)
-            who = partial(self._callers.principal, f"stdio/{next(self._numbers)}", asked.profile)
-            await who()
-            return who, await self._library.serving()
-        raise ProtocolError("the first line did not come in time", code="frame_timeout")
+        with anyio.move_on_after(self._frame_timeout_s) as waiting:
+            line = await anext(lines, b"")
+        if waiting.cancelled_caught:
+            raise ProtocolError("the first line did not come in time", code="frame_timeout")
+        asked = _hello(line)
+        who = partial(self._callers.principal, f"stdio/{next(self._numbers)}", asked.profile)
+        await who()
+        return who, await self._library.serving()
 
     async def _lines(self, stream: anyio.abc.SocketStream) -> AsyncIterator[bytes]:
         """Yield the lines of a client; raise ProtocolError for one too long or too slow."""
