@@ -18,6 +18,7 @@ from ksi_daemon.errors import ApprovalRequired, Denied, InvalidData, UnknownEven
 from ksi_daemon.events import Event
 from ksi_daemon.registry import Handler, Registry
 from ksi_daemon.security import Permit, Principal, Right, Situation
+from ksi_daemon.security.redaction import Redactor
 from ksi_daemon.submission import Submission
 from ksi_daemon.work import Statement
 
@@ -57,7 +58,7 @@ class Admitted(NamedTuple):
 class Admission:
     """The checks, and the counts that they need."""
 
-    def __init__(self, registry: Registry, limits: Limits) -> None:
+    def __init__(self, registry: Registry, limits: Limits, redactor: Redactor) -> None:
         # Set once, before anything is submitted, by services that need the router: who is asked,
         # who is whose child, and the row that keeps a use of a right with a budget.
         self.approver: Approver | None = None
@@ -67,6 +68,7 @@ class Admission:
         self.used: Counter[str] = Counter()
         self._registry = registry
         self.limits = limits
+        self._redactor = redactor
         self._roots: OrderedDict[str, int] = OrderedDict()
 
     def admit(self, submission: Submission, event: Event) -> Admitted:
@@ -80,11 +82,19 @@ class Admission:
         event.data = _checked(event, principal, handlers[0])
         if permit.filled:
             event.data = security.with_fields(event.data, permit.filled)
+        self._guard_secrets(event, handlers[0])
         payload = decoded(handlers[0], event)
         self._check_approval(submission, event)
         if permit.right is not None:
             submission.statements += tuple(self._spend(permit.right))
         return Admitted(handlers, payload, permit.right)
+
+    def _guard_secrets(self, event: Event, handler: Handler) -> None:
+        """Keep secrets out of what goes to the disk by other ways than the event itself."""
+        if handler.keeps:
+            self._redactor.refuse(event.data, event.name)
+        elif handler.kind == "transaction":
+            event.data = self._redactor.raw(event.data)
 
     def _permit(self, event: Event, principal: Principal, handler: Handler) -> Permit:
         return security.permit(

@@ -21,6 +21,7 @@ from ksi_daemon import __version__, upkeep
 from ksi_daemon.config import Settings, load, var_directory
 from ksi_daemon.daemon import STORAGE_EXIT, Daemon
 from ksi_daemon.errors import Conflict, StorageError, UsageError
+from ksi_daemon.security.redaction import Redactor, secrets_in
 from ksi_daemon.transports.systemd import ServiceManager
 
 __all__ = ["main"]
@@ -98,6 +99,7 @@ def _configure_logging(settings: Settings) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             last,
+            _masked(Redactor(secrets_in(os.environ))),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
@@ -120,6 +122,15 @@ def _repair(argv: Sequence[str]) -> int:
         f"the damaged log is kept: {found.kept}\n"
     )
     return 0
+
+
+def _masked(redactor: Redactor) -> structlog.typing.Processor:
+    """Return what masks the secrets in a line of the log, whatever put them there."""
+
+    def mask(logger: object, method: str, line: Any) -> str:
+        return redactor.text(line)
+
+    return mask
 
 
 def _announce(socket: Path) -> None:

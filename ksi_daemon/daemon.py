@@ -7,6 +7,7 @@ subscribers are told, what is under way may end within the drain time, the log i
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +36,7 @@ from ksi_daemon.plugins import Plugins
 from ksi_daemon.providers.pool import ProviderPool
 from ksi_daemon.reload import AT_ONCE, changes
 from ksi_daemon.router import Router
+from ksi_daemon.security.redaction import Redactor, secrets_in
 from ksi_daemon.services.agents import Agents, FamilyLimits, Mailboxes
 from ksi_daemon.services.approvals import Approvals
 from ksi_daemon.services.attempts import Attempts
@@ -161,7 +163,7 @@ class Daemon:
 
     async def _serve(self, ready: Callable[[Path], None]) -> None:
         settings = self.settings
-        feed = Feed()
+        feed, redactor = Feed(), Redactor(secrets_in(os.environ))
         async with (
             EventLog.open(
                 settings.log_path,
@@ -169,7 +171,7 @@ class Daemon:
                 on_commit=feed.publish,
                 on_failure=self._storage_failed,
             ) as event_log,
-            Router(event_log, feed, provisions.limits(settings)) as router,
+            Router(event_log, feed, provisions.limits(settings), redactor) as router,
             anyio.create_task_group() as tasks,
         ):
             feed.last_seq = event_log.last_seq

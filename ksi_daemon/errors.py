@@ -5,7 +5,7 @@
     ├── ProtocolError           bad_json, bad_request, frame_too_large, frame_timeout, ...
     ├── RoutingError
     │   ├── UnknownEvent        unknown_event
-    │   ├── InvalidData         args_schema
+    │   ├── InvalidData         args_schema, depth_limit, holds_secret
     │   ├── Denied              denied, tainted, budget_spent, hop_limit, root_budget,
     │   │                       spawn_limit
     │   │   └── ApprovalRequired  approval_required

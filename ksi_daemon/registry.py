@@ -48,6 +48,7 @@ class _Mark(NamedTuple):
     timeout_s: float | None
     example: dict[str, Any] | None
     outside: bool
+    keeps: bool
 
 
 class Handler(NamedTuple):
@@ -56,7 +57,8 @@ class Handler(NamedTuple):
     *decode* makes the payload from the event's raw data or raises; *payload* is its type, or the
     JSON Schema of an object. *receipt*: the result is for the sender's books and is not an answer
     that an agent waits for. *own*: the field of the data that must name the sending agent.
-    *outside*: the result holds what strangers wrote, and taints an agent that reads it.
+    *outside*: the result holds what strangers wrote, and taints an agent that reads it. *keeps*:
+    the data are kept to be read again, so a secret in them is refused, where it is masked else.
     """
 
     event: str
@@ -71,6 +73,7 @@ class Handler(NamedTuple):
     timeout_s: float | None = None
     example: dict[str, Any] | None = None
     outside: bool = False
+    keeps: bool = False
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the event's data."""
@@ -95,6 +98,7 @@ def handles(
     timeout_s: float | None = None,
     example: dict[str, Any] | None = None,
     outside: bool | None = None,
+    keeps: bool = False,
 ) -> Callable[[Function], Function]:
     """Mark a function as the handler of *event*; ``Registry.include`` registers it.
 
@@ -102,13 +106,16 @@ def handles(
     annotation) and a Context; a transaction handler takes the SQLite connection as well. Its
     result is the reply; an agent that sent the event is told it, unless *receipt* is set, and is
     tainted by it if it comes from *outside*, as that of ``egress`` and ``exec`` does unless said
-    otherwise. The first sentence of the docstring describes the event to people and to models.
+    otherwise. Data that it *keeps* to be read again may hold no secrets. The first sentence of the
+    docstring describes the event to people and to models.
     """
 
     def mark(function: Function) -> Function:
         marks = getattr(function, _MARK, ())
         strange = effect in ("egress", "exec") if outside is None else outside
-        new = _Mark(event, effect, transaction, inline, receipt, own, timeout_s, example, strange)
+        new = _Mark(
+            event, effect, transaction, inline, receipt, own, timeout_s, example, strange, keeps
+        )
         setattr(function, _MARK, (*marks, new))
         return function
 
@@ -244,6 +251,7 @@ def _handler(mark: _Mark, call: Callable[..., Any]) -> Handler:
         timeout_s=mark.timeout_s,
         example=mark.example,
         outside=mark.outside,
+        keeps=mark.keeps,
     )
 
 

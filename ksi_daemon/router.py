@@ -61,6 +61,7 @@ from ksi_daemon.events import (
 from ksi_daemon.feed import Committed, Feed, Subscription
 from ksi_daemon.registry import Handler, Nothing, Notice, Registry, handles, plain
 from ksi_daemon.security import Principal, Right
+from ksi_daemon.security.redaction import Redactor
 from ksi_daemon.submission import Channel, Submission, Submitted
 from ksi_daemon.work import Ended, Idempotency, Journal, Statement, Work
 
@@ -145,13 +146,18 @@ class Router:
     """See the module. Use as an async context manager: handlers run in its task group."""
 
     def __init__(
-        self, journal: Journal, feed: Feed | None = None, limits: Limits | None = None
+        self,
+        journal: Journal,
+        feed: Feed | None = None,
+        limits: Limits | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         self.registry = Registry()
+        self.redactor = redactor or Redactor()
         self.feed = Feed() if feed is None else feed
         self.limits = limits or Limits()
         self.counts: Counter[str] = Counter()
-        self.admission = Admission(self.registry, self.limits)
+        self.admission = Admission(self.registry, self.limits, self.redactor)
         self._journal = journal
         self._group: AbstractAsyncContextManager[anyio.abc.TaskGroup] = anyio.create_task_group()
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -237,7 +243,18 @@ class Router:
 
     async def record(self, *rows: Statement) -> None:
         """Commit *rows* that belong to no event of their own; raise StorageError."""
-        await self._journal.submit(Work(statements=rows))
+        await self._commit(Work(statements=rows))
+
+    def _idempotency(self, submission: Submission) -> Idempotency | None:
+        if submission.idempotency_key is None:
+            return None
+        # Of the data as they are logged: what a crash has read again is that.
+        data = bytes(self.redactor.raw(submission.data))
+        digest = sha256(submission.event.encode() + b"\0" + data).digest()
+        return Idempotency(submission.principal.scope, submission.idempotency_key, digest)
+
+    def _commit(self, work: Work) -> asyncio.Future[Work]:
+        return self._journal.submit(self.redactor.work(work))
 
     def _is_known(self, name: str) -> bool:
         return bool(self.registry.handlers(name)) or self.registry.notice(name) is not None
@@ -286,7 +303,7 @@ class Router:
             event=event,
             outcome=outcome,
             statements=submission.statements,
-            idempotency=_idempotency(submission),
+            idempotency=self._idempotency(submission),
         )
         self._write(work, reply, lambda done: Submitted(event, done.outcome or _HANDLED))
 
@@ -306,7 +323,7 @@ class Router:
             statements=submission.statements,
             # What a crash repeats is logged once. A client's own key is for what was taken in:
             # a refusal must not be the answer for good.
-            idempotency=_idempotency(submission) if submission.event_id else None,
+            idempotency=self._idempotency(submission) if submission.event_id else None,
         )
         self._write(
             work, reply, lambda done: Submitted(event, done.outcome or outcome, done.duplicate)
@@ -325,7 +342,7 @@ class Router:
             self._end()
             _settle(reply, _answered(future, work, answer))
 
-        self._journal.submit(work).add_done_callback(committed)
+        self._commit(work).add_done_callback(committed)
 
     def _dispatch(self, delivery: _Delivery) -> None:
         first, submission = delivery.handlers[0], delivery.submission
@@ -348,7 +365,7 @@ class Router:
 
         def transaction(connection: Connection) -> msgspec.Raw:
             result = handler.call(delivery.payload, delivery.context, connection)
-            return msgspec.Raw(_encode(result))
+            return self.redactor.raw(msgspec.Raw(_encode(result)))
 
         def answer(done: Work) -> Submitted:
             return Submitted(event, done.outcome or _PENDING, done.duplicate, handler.receipt)
@@ -357,7 +374,7 @@ class Router:
             event=event,
             transaction=transaction,
             statements=submission.statements,
-            idempotency=_idempotency(submission),
+            idempotency=self._idempotency(submission),
         )
         self._write(work, delivery.reply, answer)
 
@@ -366,7 +383,7 @@ class Router:
         work = Work(
             event=event,
             statements=submission.statements,
-            idempotency=_idempotency(submission),
+            idempotency=self._idempotency(submission),
         )
         self._begin()
 
@@ -381,7 +398,7 @@ class Router:
                     _settle(reply, Submitted(event, _PENDING))
                 self._start(delivery, logged=True)
 
-        self._journal.submit(work).add_done_callback(committed)
+        self._commit(work).add_done_callback(committed)
 
     def _answer_again(self, delivery: _Delivery, outcome: Outcome | None) -> None:
         """Answer a submission that was logged before; if that one still runs, when it ends."""
@@ -455,7 +472,7 @@ class Router:
             statements=tuple(context.statements) if outcome.error is None else (),
         )
         try:
-            await self._journal.submit(work)
+            await self._commit(work)
         except KsiError as exc:
             return Outcome("failed", error=exc.info())
         event.status, event.error = outcome.status, outcome.error
@@ -551,13 +568,6 @@ def _unexpected(handler: Handler, exc: BaseException) -> HandlerFailed:
 
 def _since(started: float) -> float:
     return round((time.perf_counter() - started) * 1000, 3)
-
-
-def _idempotency(submission: Submission) -> Idempotency | None:
-    if submission.idempotency_key is None:
-        return None
-    digest = sha256(submission.event.encode() + b"\0" + bytes(submission.data)).digest()
-    return Idempotency(submission.principal.scope, submission.idempotency_key, digest)
 
 
 def _answered(

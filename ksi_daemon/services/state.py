@@ -59,7 +59,9 @@ class State:
     def __init__(self, reader: StateReader) -> None:
         self._reader = reader
 
-    @handles("state:set", transaction=True, example={"key": "draft", "value": "# A title"})
+    @handles(
+        "state:set", transaction=True, keeps=True, example={"key": "draft", "value": "# A title"}
+    )
     def set(self, data: Set, ctx: Context, connection: Connection) -> dict[str, int]:
         """Write a value under a key; with expect_version only if nobody wrote it meanwhile."""
         _check_readable(data.value)

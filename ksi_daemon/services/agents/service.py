@@ -132,6 +132,7 @@ class Agents:
 
     @handles(
         "agent:spawn",
+        keeps=True,
         effect="spawn",
         example={"component": "agents/greeter", "prompt": "say hello"},
     )

@@ -132,6 +132,7 @@ class Components:
 
     @handles(
         "composition:create_component",
+        keeps=True,
         example={"name": "agents/scout", "content": "---\ncomponent_type: agent\n---\nYou scout."},
     )
     def create_component(self, data: Create, ctx: Context) -> dict[str, Any]:

@@ -73,6 +73,7 @@ class McpServers:
 
     @handles(
         "mcp:add_server",
+        keeps=True,
         effect="admin",
         timeout_s=ADD_S,
         example={"name": "memory", "argv": ["npx", "-y", "@modelcontextprotocol/server-memory"]},

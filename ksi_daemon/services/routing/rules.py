@@ -119,6 +119,7 @@ class Rules:
 
     @handles(
         "routing:add_rule",
+        keeps=True,
         example={
             "name": "praise",
             "pattern": "agent:result",

@@ -104,6 +104,7 @@ class Timers:
 
     @handles(
         "timer:set",
+        keeps=True,
         example={
             "name": "tea",
             "after_s": 240,
