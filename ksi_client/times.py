@@ -8,12 +8,12 @@ from typing import Final
 
 import click
 
+from ksi_client.durations import duration
 from ksi_daemon.events import now
 
 __all__ = ["moment", "parse_time"]
 
-_AGO: Final = re.compile(r"(\d{1,6})([smhd])")
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_AGO: Final = re.compile(r"\d{1,6}(\.\d+)?[smhd]")
 
 
 def moment(text: str) -> datetime:
@@ -21,9 +21,8 @@ def moment(text: str) -> datetime:
 
     Raise ValueError.
     """
-    ago = _AGO.fullmatch(text)
-    if ago is not None:
-        return now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    if _AGO.fullmatch(text):
+        return now() - timedelta(seconds=duration(text))
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return datetime.fromtimestamp(float(text), now().tzinfo)
     found = datetime.fromisoformat(text)

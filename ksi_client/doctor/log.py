@@ -16,6 +16,7 @@ from ksi_daemon.events import now
 from ksi_daemon.log.database import read_only
 from ksi_daemon.log.rows import microseconds
 from ksi_daemon.log.snapshot import Snapshot
+from ksi_daemon.log.verification import check_tail
 
 __all__ = ["clock", "log", "write_lock"]
 
@@ -37,6 +38,8 @@ def log(patient: Patient) -> Iterator[Finding]:
     try:
         with Snapshot.open(path) as snapshot:
             report = _checked(snapshot)
+            if report is None:
+                check_tail(snapshot.connection)
             count = snapshot.last_seq()
     except KsiError as exc:
         yield _unreadable(patient, exc)

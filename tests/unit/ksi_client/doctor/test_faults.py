@@ -254,6 +254,18 @@ Spoil = Callable[[Path], Any]
             damaged, "log", "fail", "malformed", "ksi log repair --var {var}", id="a damaged log"
         ),
         pytest.param(
+            lambda var: sql(
+                var / "events.db",
+                "DROP TRIGGER events_unchanged",
+                "UPDATE events SET source = 'agent:bob' WHERE seq = 9",
+            ),
+            "log",
+            "fail",
+            "the log is damaged at event 9: it",
+            "ksi log repair --var {var}",
+            id="an event that was changed",
+        ),
+        pytest.param(
             lambda var: writing(var / "events.db"),
             "write_lock",
             "fail",
