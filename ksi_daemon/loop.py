@@ -23,6 +23,7 @@ from ksi_daemon.extraction import Protocol
 from ksi_daemon.providers.model import Price
 
 __all__ = [
+    "BEST",
     "EVENT_DIALECTS",
     "Agreement",
     "LoopLimits",
@@ -33,6 +34,8 @@ __all__ = [
     "price_list",
 ]
 
+# Stands for the protocol that fits a model best, as far as the log can tell; it is none itself.
+BEST: Final = "best"
 # A call in one of these is an event, any other is a call of a tool (CONFORMANCE C14).
 EVENT_DIALECTS: Final = frozenset({"ksi_tool_use", "event", "ksi_body"})
 

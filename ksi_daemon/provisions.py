@@ -7,7 +7,7 @@ from typing import Any
 
 from ksi_daemon.config import CONFIG_EXIT, Settings
 from ksi_daemon.errors import KsiError, UsageError
-from ksi_daemon.loop import LoopLimits, agreement, price_list
+from ksi_daemon.loop import BEST, LoopLimits, agreement, price_list
 from ksi_daemon.providers.model import Price, Provider
 from ksi_daemon.providers.pool import ProviderPool
 from ksi_daemon.router import Limits
@@ -46,7 +46,8 @@ def provider_of(
 def prices(settings: Settings) -> Callable[[str], Price | None]:
     """Return the prices of models; refuse to start with what is none, or with no such protocol."""
     try:
-        agreement(settings.protocol)
+        if settings.protocol != BEST:
+            agreement(settings.protocol)
         return price_list(settings.prices)
     except KsiError as exc:
         raise UsageError(exc.message, exit_code=CONFIG_EXIT, hint=exc.hint) from exc

@@ -16,7 +16,7 @@ import msgspec
 
 from ksi_daemon.log.metrics import trials_to_tell, wilson
 
-__all__ = ["Contender", "Recommendation", "protocol_for", "recommendations"]
+__all__ = ["Contender", "Recommendation", "best_protocol", "protocol_for", "recommendations"]
 
 Verdict = Literal["clear", "open", "single", "unknown"]
 
@@ -70,6 +70,30 @@ def recommendations(rows: Iterable[Mapping[str, Any]]) -> list[Recommendation]:
         _recommended(str(model), _contenders(of_model))
         for model, of_model in groupby(ordered, key=lambda row: row["model"] or "")
     ]
+
+
+def best_protocol(
+    found: Iterable[Recommendation], model: str
+) -> tuple[str | dict[str, Any] | None, str]:
+    """Return the protocol that fits *model* best, None if none is known to, and a word on why.
+
+    Vendors call a model by a longer name than it is asked for by, ``gpt-5`` ``gpt-5-2026-01-31``:
+    what is known of that one counts where nothing is of the very name.
+    """
+    of_model = [each for each in found if each.model == model or each.model.startswith(f"{model}-")]
+    if not of_model:
+        return None, f"{model} has made no call yet"
+    each = max(of_model, key=lambda each: (each.model == model, _calls(each)))
+    if each.verdict == "clear":
+        told = f"{each.dialect} fits {model} best, by {_calls(each)} calls"
+        return each.protocol, told
+    if each.verdict == "open":
+        return None, f"no way of writing is known to be the best for {model} yet"
+    return None, f"{model} has not tried two ways of writing yet"
+
+
+def _calls(each: Recommendation) -> int:
+    return sum(contender.n for contender in each.contenders)
 
 
 def protocol_for(dialect: str, avoid: Sequence[str]) -> str | dict[str, Any]:

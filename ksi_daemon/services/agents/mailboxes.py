@@ -7,6 +7,7 @@ one to work that empties the mailbox, one exchange after the other, and ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,7 +21,7 @@ from ksi_daemon.errors import Conflict, KsiError, StorageError
 from ksi_daemon.events import ErrorInfo, Event, matches, now
 from ksi_daemon.extraction import Tool
 from ksi_daemon.log import statements
-from ksi_daemon.log.model import AgentUsage, PendingMessage
+from ksi_daemon.log.model import AgentUsage, GroupKey, PendingMessage
 from ksi_daemon.providers.model import Message, Provider
 from ksi_daemon.registry import Handler
 from ksi_daemon.router import Committed, Router
@@ -73,6 +74,10 @@ class AgentReader(Protocol):
     async def pending_messages(self) -> Sequence[PendingMessage]: ...
 
     async def event(self, key: str) -> Event | None: ...
+
+    async def reliability(
+        self, group_by: Sequence[GroupKey], since: datetime | None, until: datetime | None
+    ) -> list[dict[str, Any]]: ...
 
 
 class Mailboxes:
@@ -304,6 +309,10 @@ class Mailboxes:
                 readings=Readings(text for content in given for text in texts_of(content)),
             )
         return agent.session
+
+    def model_of(self, spec: Spec) -> str:
+        """Return the model that an agent of *spec* asks."""
+        return spec.model or self._build_provider(spec.provider, 0).model
 
     def told(self, spec: Spec) -> list[Tool]:
         """Return what the agent is told that it may emit, in the order of its tools."""

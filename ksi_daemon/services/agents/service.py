@@ -22,7 +22,8 @@ from ksi_daemon.errors import Conflict, Denied, InvalidData, NotFound, StorageEr
 from ksi_daemon.events import Event, matches, now
 from ksi_daemon.log import statements
 from ksi_daemon.log.purses import purses_gone
-from ksi_daemon.loop import agreement, overridden
+from ksi_daemon.log.recommendation import best_protocol, recommendations
+from ksi_daemon.loop import BEST, agreement, overridden
 from ksi_daemon.router import (
     Committed,
     Context,
@@ -145,13 +146,13 @@ class Agents:
         # both be the last that a limit allows. A spawn that the disk refuses counts as well.
         self._agents[agent_id] = agent
         self._families.begin(agent.spec)
-        rows = [statements.agent(agent_id, msgspec.json.encode(agent.spec), now())]
-        if parent is not None:
-            rows += self._families.add(parent)
-        if ctx.tainted:
-            agent.tainted_by = ctx.event.id
-            rows.append(statements.agent_tainted(agent_id, ctx.event.id))
+        added = [] if parent is None else self._families.add(parent)
         try:
+            chosen = await self._choose_protocol(agent)
+            rows = [statements.agent(agent_id, msgspec.json.encode(agent.spec), now()), *added]
+            if ctx.tainted:
+                agent.tainted_by = ctx.event.id
+                rows.append(statements.agent_tainted(agent_id, ctx.event.id))
             await self._router.record(*rows)
         except BaseException:
             self._agents.pop(agent_id, None)
@@ -164,7 +165,7 @@ class Agents:
                 cause=ctx.event, content=data.prompt, untrusted=not ctx.principal.operator
             )
             await self._mailboxes.deliver(agent, inbound, unheard)
-        return {"agent_id": agent_id, "state": agent.state, "model": agent.spec.model}
+        return {"agent_id": agent_id, "state": agent.state, "model": agent.spec.model, **chosen}
 
     @handles("agent:terminate", effect="admin", example={"pattern": "worker-*", "dry_run": True})
     async def terminate(self, data: Terminate, ctx: Context) -> dict[str, Any]:
@@ -345,6 +346,18 @@ class Agents:
             raise Denied(f"agent {ctx.agent_id!r} lives no more")
         self._families.check(parent.spec)
         return parent.spec
+
+    async def _choose_protocol(self, agent: Agent) -> dict[str, Any]:
+        """Give an agent whose protocol is the best one that protocol; return what was chosen."""
+        if agent.spec.protocol != BEST:
+            return {}
+        model = self._mailboxes.model_of(agent.spec)
+        rows = await self._mailboxes.reader.reliability(("model", "dialect"), None, None)
+        best, why = best_protocol(recommendations(rows), model)
+        usual = Defaults().protocol if self.defaults.protocol == BEST else self.defaults.protocol
+        protocol = best or usual
+        agent.spec = msgspec.structs.replace(agent.spec, protocol=protocol)
+        return {"protocol": protocol, "note": why if best else f"{why}; the protocol is {usual}"}
 
     def _spec(self, data: Spawn, ctx: Context, parent: Spec | None) -> Spec:
         """Return the spec of a new agent; raise what forbids it."""

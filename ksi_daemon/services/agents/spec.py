@@ -15,7 +15,7 @@ import msgspec
 
 from ksi_daemon.component import Component, Limits, render
 from ksi_daemon.errors import InvalidData
-from ksi_daemon.loop import LoopLimits, agreement
+from ksi_daemon.loop import BEST, LoopLimits, agreement
 from ksi_daemon.security import (
     Entry,
     Grant,
@@ -131,7 +131,8 @@ def make_spec(
             details={"path": "agent_id"},
         )
     protocol = asked.protocol or component.protocol or defaults.protocol
-    agreement(protocol)  # refuse what cannot be
+    if protocol != BEST:
+        agreement(protocol)  # refuse what cannot be
     tools = asked.tools if asked.tools is not None else _tuple(component.tools)
     return Spec(
         agent_id=agent_id,

@@ -21,7 +21,7 @@ from ksi_daemon.errors import InvalidData, KsiError, nearest
 from ksi_daemon.events import is_event_name, matches
 from ksi_daemon.extraction import Call
 from ksi_daemon.extraction.dialects import DIALECTS
-from ksi_daemon.loop import agreement
+from ksi_daemon.loop import BEST, agreement
 from ksi_daemon.providers import scripted
 from ksi_daemon.registry import Registry
 from ksi_daemon.security import agent, as_rights, check_grants, is_permitted
@@ -113,7 +113,7 @@ def _unset_variables(component: Component) -> Iterator[Problem]:
 
 
 def _bad_protocol(component: Component) -> Iterator[Problem]:
-    if component.protocol is None:
+    if component.protocol in (None, BEST):
         return
     try:
         agreement(component.protocol)

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from ksi_daemon.log.recommendation import Recommendation, protocol_for, recommendations
+from ksi_daemon.log.recommendation import (
+    Recommendation,
+    best_protocol,
+    protocol_for,
+    recommendations,
+)
 
 Row = dict[str, Any]
 
@@ -96,3 +101,42 @@ def test_each_model_has_its_own() -> None:
 )
 def test_the_protocol_of_a_dialect(dialect: str, avoid: tuple[str, ...], protocol: Any) -> None:
     assert protocol_for(dialect, avoid) == protocol
+
+
+CLEAR = [row("native", 200, 190), row("event", 200, 100)]
+
+
+def of(model: str, rows: list[Row]) -> list[Row]:
+    return [each | {"model": model} for each in rows]
+
+
+@pytest.mark.parametrize(
+    ("rows", "protocol", "why"),
+    [
+        pytest.param([], None, "gpt-5 has made no call yet", id="nothing"),
+        pytest.param(of("gpt-50", CLEAR), None, "gpt-5 has made no call yet", id="another model"),
+        pytest.param(
+            of("gpt-5", CLEAR), "native_auto", "native fits gpt-5 best, by 400 calls", id="clear"
+        ),
+        pytest.param(
+            of("gpt-5-2026-01-31", CLEAR),
+            "native_auto",
+            "native fits gpt-5 best, by 400 calls",
+            id="as its vendor calls it",
+        ),
+        pytest.param(
+            [*of("gpt-5-mini", CLEAR), *of("gpt-5", [row("event", 9, 9)])],
+            None,
+            "gpt-5 has not tried two ways of writing yet",
+            id="the very name counts more",
+        ),
+        pytest.param(
+            of("gpt-5", [row("native", 9, 9), row("event", 9, 8)]),
+            None,
+            "no way of writing is known to be the best for gpt-5 yet",
+            id="open",
+        ),
+    ],
+)
+def test_the_best_protocol_of_a_model(rows: list[Row], protocol: Any, why: str) -> None:
+    assert best_protocol(recommendations(rows), "gpt-5") == (protocol, why)

@@ -768,3 +768,63 @@ async def test_an_agent_may_end_itself_where_it_is_granted(var: Path) -> None:
         answer = await send(peer, wait=True)
         assert answer["finish_reason"] == "terminated"
         assert await peer.ask("agent:list") == {"agents": []}
+
+
+# -- the protocol that is best ---------------------------------------------------------------------
+
+
+def status(number: int) -> str:
+    return '{"event": "agent:status", "data": {"status": "' + str(number) + '"}}'
+
+
+def fenced(number: int) -> str:
+    call = '{"name": "agent:status", "arguments": {"status": "' + str(number) + '"}}'
+    return f"~~~tool_call\n{call}\n~~~"
+
+
+async def tried(peer: Peer, protocol: str, replies: list[str]) -> None:
+    """Have an agent answer with *replies* in *protocol*, all in one exchange."""
+    asked = saying("\n".join(replies), "Done.", agent_id=protocol, protocol=protocol)
+    await peer.ask("agent:spawn", asked)
+    await peer.ask("agent:send", {"agent_id": protocol, "message": "Go.", "wait": True})
+
+
+async def test_the_best_protocol_is_what_the_log_says(var: Path) -> None:
+    async with served(var) as (peer, _):
+        await tried(peer, "text_tagged", [fenced(n) for n in range(30)])
+        await tried(peer, "ksi", ['{"event": "agent:status", "data": 5}'] * 20 + [status(1)])
+        found = await peer.ask("agent:spawn", saying(protocol="best"))
+        info = await peer.ask("agent:info", {"agent_id": "ada"})
+    assert found["protocol"] == info["protocol"] == "text_tagged"
+    assert found["note"] == "text_tagged fits scripted best, by 51 calls"
+
+
+@pytest.mark.parametrize(
+    ("settings", "spawn", "protocol"),
+    [
+        pytest.param({}, {"protocol": "best"}, "ksi", id="asked for at the spawn"),
+        pytest.param(
+            {"protocol": "text_tagged"}, {"protocol": "best"}, "text_tagged", id="else the usual"
+        ),
+        pytest.param({"protocol": "best"}, {}, "ksi", id="the setting"),
+    ],
+)
+async def test_where_no_protocol_is_known_to_be_best_the_usual_one_is_taken(
+    var: Path, settings: dict[str, Any], spawn: dict[str, Any], protocol: str
+) -> None:
+    async with served(var, **settings) as (peer, _):
+        found = await peer.ask("agent:spawn", saying(**spawn))
+    assert found["protocol"] == protocol
+    assert found["note"] == f"scripted has made no call yet; the protocol is {protocol}"
+
+
+async def test_an_agent_of_the_best_protocol_comes_back_with_what_was_chosen(var: Path) -> None:
+    async with served(var) as (peer, _):
+        await peer.ask("agent:spawn", saying(protocol="best"))
+    async with served(var) as (peer, _):
+        assert (await peer.ask("agent:info", {"agent_id": "ada"}))["protocol"] == "ksi"
+
+
+async def test_a_spawn_that_names_its_protocol_says_nothing_of_it(var: Path) -> None:
+    async with served(var) as (peer, _):
+        assert set(await peer.ask("agent:spawn", saying())) == {"agent_id", "state", "model"}

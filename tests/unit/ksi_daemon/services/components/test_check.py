@@ -83,6 +83,7 @@ GOOD = front(
     "extends: agents/greeter",
     "profile: keeper",
     "protocol: {preset: ksi, legacy_event: warn, use_native_tools: auto}",
+    "protocol: best",
     "subscriptions: ['agent:spawned']",
     "variables: {style: kind}",
     f"script: {{replies: ['{SET}', {{text: '{READY}', delay_s: 1}}]}}",
