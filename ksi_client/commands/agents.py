@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 
 from ksi_client.completing import agent_ids, component_names
 from ksi_client.session import Session, common
-from ksi_client.text import visible
+from ksi_client.text import Paint, visible
 from ksi_client.variables import variables_option
 from ksi_client.views import reports
 from ksi_client.views.tables import pairs
@@ -70,7 +71,7 @@ def spawn(
         out = session.output()
         waits = prompt is not None and not no_wait
         if not (waits and out.json):
-            out.show(spawned, lambda: [f"{out.paint(visible(spawned['agent_id']), 'cyan')} lives"])
+            out.show(spawned, lambda: _lives(spawned, out.paint))
         if waits:
             message = {"agent_id": spawned["agent_id"], "message": prompt, "wait": True}
             answer = client.request("agent:send", message)
@@ -157,6 +158,12 @@ def _fail_with(answer: dict[str, Any]) -> None:
     """Exit with 1 if the exchange broke off: no model answered, or nothing could be logged."""
     if answer.get("error"):
         raise SystemExit(1)
+
+
+def _lives(spawned: Mapping[str, Any], paint: Paint) -> Iterator[str]:
+    yield f"{paint(visible(spawned['agent_id']), 'cyan')} lives"
+    if spawned.get("note"):
+        yield paint(visible(spawned["note"]), "dim")
 
 
 def _source(component: str) -> dict[str, str]:

@@ -82,6 +82,14 @@ def test_spawn_shows_the_answer_to_its_prompt(stub: StubDaemon, ksi: Callable[..
     ]
 
 
+def test_spawn_tells_why_a_protocol_was_chosen(
+    stub: StubDaemon, ksi: Callable[..., Result]
+) -> None:
+    note = "native fits m best, by 400 calls"
+    stub.answers["agent:spawn"] = {"agent_id": "ada", "protocol": "native_auto", "note": note}
+    assert ksi("spawn", "x", "--protocol", "best").stdout == f"ada lives\n{note}\n"
+
+
 def test_spawn_as_json_is_one_line(ksi: Callable[..., Result]) -> None:
     [line] = ksi("spawn", "x", "--prompt", "hi", text=False).stdout.splitlines()
     assert msgspec.json.decode(line) == {"agent_id": "ada", "state": "idle", "answer": ANSWER}

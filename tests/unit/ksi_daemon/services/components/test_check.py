@@ -83,7 +83,6 @@ GOOD = front(
     "extends: agents/greeter",
     "profile: keeper",
     "protocol: {preset: ksi, legacy_event: warn, use_native_tools: auto}",
-    "protocol: best",
     "subscriptions: ['agent:spawned']",
     "variables: {style: kind}",
     f"script: {{replies: ['{SET}', {{text: '{READY}', delay_s: 1}}]}}",
@@ -105,6 +104,7 @@ GOOD = front(
         pytest.param(
             front("profile: keeper", "tools: ['agent:spawn']", body=SET), id="a profile and a tool"
         ),
+        pytest.param(front("protocol: best"), id="the protocol that the log recommends"),
         pytest.param("Start `agents/greeter` as `profiles/agent`.", id="components that exist"),
         pytest.param("Read `docs/agents/none`, `agents/`.", id="paths of something else"),
         pytest.param('{"tool": "read_file", "arguments": {}}', id="a tool of a plugin"),
