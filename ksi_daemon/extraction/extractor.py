@@ -368,7 +368,9 @@ class Reply(Findings):
         complete = self._stop_reason == "stop"
         keys = {*broken.dialect.keys, *OWN_KEYS}
         self._mender = self._mender or Mender(self._text)
-        found = self._mender.mend(broken.start, len(self._text), keys, complete=complete)
+        found = self._mender.mend(
+            broken.start, len(self._text), keys, complete=complete, stop=broken.stop
+        )
         if found is None or broken.dialect.read(found.value, strict=False) is None:
             return None
         if "missing_closer" in found.repairs and self._holds_second_try(broken.start, found.end):

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
 from operator import itemgetter
 from typing import Final
 
@@ -126,12 +125,25 @@ def _openers(text: str, dialect: FramedDialect) -> Iterator[re.Match[str]]:
     if first is None:
         yield from opener.finditer(text)
         return
-    end = 0
     # The characters are told behind others; at the start of the text there may be a match too.
-    for at in chain((0,), _places(text, first)):
+    found = opener.match(text)
+    end = 0
+    if found is not None:
+        yield found
+        end = max(found.end(), 1)
+    if sum(map(text.count, first)) * SPARSE > len(text):
+        yield from _guarded(opener, first).finditer(text, end)
+        return
+    for at in _places(text, first, end):
         if at >= end and (found := opener.match(text, at)) is not None:
             end = max(found.end(), at + 1)
             yield found
+
+
+@lru_cache(maxsize=256)
+def _guarded(opener: re.Pattern[str], characters: str) -> re.Pattern[str]:
+    """Return *opener*, tried only at one of *characters*: else each place costs all of it."""
+    return re.compile(f"(?=[{re.escape(characters)}])(?:{opener.pattern})", opener.flags)
 
 
 def _may_hold(text: str, watch: _Watch) -> bool:
@@ -145,13 +157,9 @@ def _may_hold(text: str, watch: _Watch) -> bool:
     return True
 
 
-def _places(text: str, characters: str) -> Iterator[int]:
-    """Yield each place in *text* where one of *characters* stands, in order."""
-    if sum(map(text.count, characters)) * SPARSE > len(text):
-        found = re.compile(f"[{re.escape(characters)}]").finditer(text)
-        yield from (each.start() for each in found)
-        return
-    following = {each: at for each in characters if (at := text.find(each)) >= 0}
+def _places(text: str, characters: str, start: int) -> Iterator[int]:
+    """Yield each place from *start* on where one of *characters* stands, in order."""
+    following = {each: at for each in characters if (at := text.find(each, start)) >= 0}
     while following:
         character, at = min(following.items(), key=_second)
         yield at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -22,12 +23,13 @@ class Glance(msgspec.Struct, frozen=True):
     """Of dialects: those that are an object, and what begins a block of the *framed* ones.
 
     That is one of *marks*, of which *others* are not COMMON, or the brace of an object that one of
-    *openers* begins with.
+    *openers* begins with. In a text without any brace it is one of *unbraced*.
     """
 
     objects: tuple[ObjectDialect, ...]
     framed: tuple[FramedDialect, ...]
     marks: tuple[str, ...]
+    unbraced: tuple[str, ...]
     others: tuple[str, ...]
     openers: tuple[re.Pattern[str], ...]
 
@@ -37,11 +39,16 @@ def glance_of(names: tuple[str, ...]) -> Glance:
     """Return what blocks of the dialects *names* look like."""
     wanted = plan(names)
     found = {dialect: hints(dialect) for dialect in wanted.framed}
-    marks = frozenset().union(*found.values()) - {"{"}
+    marks = _all(found.values()) - {"{"}
     return Glance(
         wanted.dialects,
         wanted.framed,
         tuple(sorted(marks)),
+        tuple(sorted(_all(found[each] for each in wanted.framed if not each.braced))),
         tuple(sorted(marks - COMMON)),
         tuple(dialect.opener for dialect, marks in found.items() if "{" in marks),
     )
+
+
+def _all(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*sets)

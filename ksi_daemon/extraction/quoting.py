@@ -22,6 +22,7 @@ LIVE_LABELS: Final = frozenset({"", "json", "jsonc", "event", "tool", "ksi", "ks
 # Enough for any document that shows a document; keeps a reply of nothing but fences linear.
 _MAX_FENCES: Final = 16
 _FENCE: Final = re.compile(r"(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+(?=\n|\Z)")
+_BARE_FENCES: Final = ("```\n", "~~~\n")
 _RUN: Final = re.compile(r"`++|~++")
 _TICKS: Final = re.compile("`++")
 _MAX_TICKS: Final = 2  # a longer run is most often a fence that shares its line
@@ -178,6 +179,9 @@ class Quoting:
         return mark + 1
 
     def _turn_fence(self, mark: int, place: int, starts_line: bool) -> int:
+        if starts_line and self._text.startswith(_BARE_FENCES, mark):
+            self._turn_bare_fence(self._text[mark : mark + 3])
+            return mark + 3
         fence = _FENCE.match(self._text, mark, place) if starts_line else None
         if fence is None or self._text[fence.end() : fence.end() + 1] != "\n":
             run = _RUN.match(self._text, mark, place)
@@ -185,9 +189,13 @@ class Quoting:
         opening, label = fence.groups()
         if label:
             self._open_fence(opening, label.lower() in LIVE_LABELS)
-        elif not self._close_fence(opening):
-            self._open_fence(opening, True)
+        else:
+            self._turn_bare_fence(opening)
         return fence.end()
+
+    def _turn_bare_fence(self, run: str) -> None:
+        if not self._close_fence(run):
+            self._open_fence(run, True)
 
     def _open_fence(self, run: str, live: bool) -> None:
         if len(self._fences) < _MAX_FENCES:
@@ -198,7 +206,8 @@ class Quoting:
         """Close the innermost fence that *run* is long enough for, and all within it."""
         for index in range(len(self._fences) - 1, -1, -1):
             if run.startswith(self._fences[index][0]):
-                self._dead_fences -= sum(not live for _, live in self._fences[index:])
+                if self._dead_fences:
+                    self._dead_fences -= sum(not live for _, live in self._fences[index:])
                 del self._fences[index:]
                 return True
         return False

@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 WS: Final = r"[ \t\n\r]*+"
-_TEXT: Final = r"""(?:[^"\\]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"""
+_TEXT: Final = r"""[^"\\]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\]*+)*+"""
 STRING: Final = rf'"{_TEXT}"'
 # An empty container counts as a scalar: nothing in it can be open.
 SCALAR: Final = (

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ksi_daemon.extraction.reader import KEY, Stop, read_at, trace
+from ksi_daemon.extraction.reader import KEY, Frame, Odd, Stop, read_at, scan
 
 __all__ = ["Edit", "Mended", "Mender", "may_be_cut", "may_be_spilt"]
 
@@ -74,6 +74,13 @@ class Mended(msgspec.Struct, frozen=True):
     edits: tuple[Edit, ...] = ()
 
 
+class _Whole(msgspec.Struct, frozen=True):
+    """What was read of an object that ends just before *end*."""
+
+    end: int
+    odd: Odd
+
+
 class Mender:
     """What can be spent on the objects of one text.
 
@@ -90,25 +97,32 @@ class Mender:
         return Mender(text, self._left)
 
     def mend(
-        self, start: int, limit: int, keys: Collection[str] | None, *, complete: bool
+        self,
+        start: int,
+        limit: int,
+        keys: Collection[str] | None,
+        *,
+        complete: bool,
+        stop: Stop | None = None,
     ) -> Mended | None:
         """Return the object at *start*, of which nothing lies behind *limit*.
 
         *keys* are all that such an object has, None if it may have any. *complete* says that the
-        writer stopped at *limit* by itself. None if the object cannot be mended.
+        writer stopped at *limit* by itself. *stop* is where reading the text from *start* on is
+        known to stop. None if the object cannot be mended.
         """
         piece = self._text[start : min(limit, start + MAX_PIECE)]
         complete = complete and len(piece) == limit - start
+        known = stop is not None and start + len(piece) == len(self._text)
         shift = 0
         edits: list[Edit] = []
         while len(edits) <= MAX_EDITS and self._left > 0:
-            found = trace(piece, 0)
+            found = _moved(stop, start) if stop and known and not edits else _read(piece)
+            place = found.at if isinstance(found, Stop) else found.end
+            self._left -= place
+            self.reached = start - shift + place
             if not isinstance(found, Stop):
-                self._left -= found.end
-                self.reached = start - shift + found.end
-                return _verified(piece, found.end, start - shift, edits, keys)
-            self._left -= found.at
-            self.reached = start - shift + found.at
+                return _verified(piece, found, start - shift, edits, keys)
             edit = _edit(piece, found, complete=complete)
             if edit is None:
                 return None
@@ -117,6 +131,25 @@ class Mender:
             edits.append(Edit(edit.name, place, place + edit.end - edit.start, edit.text))
             shift += len(edit.text) - (edit.end - edit.start)
         return None
+
+
+def _moved(stop: Stop, start: int) -> Stop:
+    """Return *stop* as it is for the object at *start* if the text begins there."""
+    frames = [
+        Frame(frame.start - start, frame.array) for frame in stop.frames if frame.start >= start
+    ]
+    places = {name: getattr(stop, name) - start for name in ("at", "member", "resume")}
+    return msgspec.structs.replace(stop, frames=frames, **places)
+
+
+def _read(piece: str) -> _Whole | Stop:
+    """Read the object that *piece* begins with, fast if an edit has made it plain."""
+    try:
+        value, end = scan(piece, 0)
+    except (StopIteration, ValueError, RecursionError):
+        read = read_at(piece, 0)
+        return read if isinstance(read, Stop) else _Whole(read.end, read.odd)
+    return _Whole(end, Odd(value, None, (), False))
 
 
 def _in_text(place: int, edits: Collection[Edit]) -> int:
@@ -180,24 +213,20 @@ def _ends_with_object(value: dict[str, Any]) -> bool:
 
 
 def _verified(
-    piece: str, end: int, offset: int, edits: list[Edit], keys: Collection[str] | None
+    piece: str, found: _Whole, offset: int, edits: list[Edit], keys: Collection[str] | None
 ) -> Mended | None:
-    """Return the object that ends at *end* of *piece*, if it is sound and nothing is left over."""
-    read = read_at(piece, 0)
-    if isinstance(read, Stop) or read.odd.value is None or read.odd.repeated:
-        return None
-    if _LEFT_OVER.match(piece, end):
+    """Return the object *found* in *piece*, if it is sound and nothing is left over."""
+    odd, end = found.odd, found.end
+    if odd.value is None or odd.repeated or _LEFT_OVER.match(piece, end):
         return None
     repairs = [edit.name for edit in edits]
-    if "missing_closer" in repairs and not _is_nested_surely(read.odd.value, keys):
+    if "missing_closer" in repairs and not _is_nested_surely(odd.value, keys):
         return None
-    if "extra_closer" in repairs and _holds_cut_item(read.odd.value):
+    if "extra_closer" in repairs and _holds_cut_item(odd.value):
         return None
-    if read.odd.control:
+    if odd.control:
         repairs.append("control_character")
-    return Mended(
-        offset + end, read.odd.value, tuple(dict.fromkeys(repairs)), tuple(_in_order(edits))
-    )
+    return Mended(offset + end, odd.value, tuple(dict.fromkeys(repairs)), tuple(_in_order(edits)))
 
 
 def _is_nested_surely(value: dict[str, Any], keys: Collection[str] | None) -> bool:

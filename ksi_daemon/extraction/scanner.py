@@ -208,7 +208,7 @@ class Scanner:
             start = text.find("{", at, before)
             if start < 0:
                 return None
-            found = self._broken(start) if start in self._doomed else self._read(start)
+            found = self._read(start)
             if found is not None:
                 return found
             at = start + 1
@@ -260,24 +260,27 @@ class Scanner:
         return found
 
     def _read(self, start: int) -> Found | None:
+        if start in self._doomed:
+            return self._broken(start) if self._is_candidate(start) else None
         try:
             value, end = scan(self._text, start)
         except (StopIteration, ValueError, RecursionError):
             self._failures += 1
-            return self._traced(start)
+            return self._traced(start) if self._is_candidate(start) else None
         if value:
             return Whole(start, end, value)
         # An empty object can be no call, and nothing is in it.
         self._failures += 1
         return None
 
+    def _is_candidate(self, start: int) -> bool:
+        return self._plan.candidate.match(self._text, start) is not None
+
     def _traced(self, start: int) -> Found | None:
-        """Return the object at *start*, None if it begins none.
+        """Return the object at the candidate *start*.
 
         If it breaks, all objects that are open there are doomed.
         """
-        if not self._plan.candidate.match(self._text, start):
-            return None
         found = trace(self._text, start, self._plan.keys)
         if isinstance(found, Closed):
             return self._closed(start, found)
@@ -288,7 +291,7 @@ class Scanner:
         last = len(stop.frames) - 1
         for index, frame in enumerate(stop.frames):
             if not frame.array:
-                told = frame.head or index == last
+                told = index == last or frame.head
                 self._doomed[frame.start] = _Doomed(stop, index) if told else None
 
     def _closed(self, start: int, found: Closed) -> Whole | Block:
@@ -307,10 +310,9 @@ class Scanner:
         return Block(start, end, odd.value, odd.fault, head, found.depth, odd.repeated, odd.control)
 
     def _broken(self, start: int) -> Broken | None:
-        """Return the doomed object at *start* if it resembles a call."""
+        """Return the doomed object at the candidate *start* if it resembles a call."""
         doomed = self._doomed[start]
-        # In noise only candidates are tried, and what is found must not depend on that.
-        if doomed is None or not self._plan.candidate.match(self._text, start):
+        if doomed is None:
             return None
         stop, index = doomed.stop, doomed.index
         innermost = index == len(stop.frames) - 1

@@ -179,6 +179,8 @@ class FramedDialect(Dialect):
 
     opener: ClassVar[re.Pattern[str]]
     restart: ClassVar[str]
+    # Whether no text without an opening brace holds a block.
+    braced: ClassVar[bool] = False
     # What ends a block, as a stream sees it arrive: before it has, no block is settled.
     closing: ClassVar[re.Pattern[str] | None] = None
 

@@ -68,8 +68,10 @@ class EventDialect(ObjectDialect):
     def resembles(self, head: Head) -> bool:
         told = head.values.get('"event"')
         if told is None:
-            ahead = _EVENT.search(head.ahead)
-            name = (ahead[1] or ahead[2]) if ahead else ""
+            ahead = _EVENT.search(head.ahead) if "event" in head.ahead else None
+            if ahead is None:
+                return False
+            name = ahead[1] or ahead[2]
         else:
             name = told.strip('"')
         if is_event_name(name):

@@ -78,6 +78,7 @@ _CLOSER: Final = re.compile(r"\s*+\]")
 class HeadedDialect(FramedDialect):
     name: ClassVar[str] = "headed"
     markers: ClassVar[tuple[str, ...]] = tuple(HEADS)
+    braced: ClassVar[bool] = True
     opener: ClassVar[re.Pattern[str]] = re.compile(
         rf"{_BEFORE}({'|'.join(map(re.escape, HEADS))})(?=\s*+(?:\[\s*+)?\{{)"
     )

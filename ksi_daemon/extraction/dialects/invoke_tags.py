@@ -84,7 +84,9 @@ _MINIMAX_M3: Final = Family(
 
 class InvokeTagsDialect(TagDialect):
     name: ClassVar[str] = "invoke_tags"
-    markers: ClassVar[tuple[str, ...]] = ("invoke name",)
+    markers: ClassVar[tuple[str, ...]] = tuple(
+        f"<{prefix}invoke name" for prefix in ("", "antml:", "｜DSML｜", "steptml:")
+    )
     families: ClassVar[tuple[Family, ...]] = (_ANTHROPIC, _NAMESPACED, _DSML, _STEP, _MINIMAX_M3)
     opener: ClassVar[re.Pattern[str]] = opener_of(families)
     restart: ClassVar[str] = restart_of(families)

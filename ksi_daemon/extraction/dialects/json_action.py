@@ -52,7 +52,10 @@ class ActionDialect(ObjectDialect):
 
     def resembles(self, head: Head) -> bool:
         told = (head.values.get('"action"'), head.values.get('"final"'))
-        return "{" in told or _AHEAD.search(head.ahead) is not None
+        if "{" in told:
+            return True
+        named = "action" in head.ahead or "final" in head.ahead
+        return named and _AHEAD.search(head.ahead) is not None
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         return json.dumps({"action": {"tool": name, "args": args}}, ensure_ascii=False)

@@ -54,7 +54,7 @@ class ToolUseDialect(ObjectDialect):
                 "missing_name",
                 f"'name' must name an event or a tool, such as 'agent:status', got {name!r:.60}",
             )
-        others = [key for key in block if key not in _KNOWN and key[:1] != "_"]
+        others = [] if _KNOWN.issuperset(block) else _others(block)
         if others and "input" not in block:
             return Fault("args_type", f"'input' is missing; {listed(others)} belong in it")
         args = block.get("input")
@@ -74,7 +74,7 @@ class ToolUseDialect(ObjectDialect):
     def resembles(self, head: Head) -> bool:
         if '"type"' in head.values:
             return head.values['"type"'] == f'"{_TYPE}"'
-        return _QUOTED_TYPE.search(head.ahead) is not None
+        return _TYPE in head.ahead and _QUOTED_TYPE.search(head.ahead) is not None
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         return json.dumps(self._block(name, args, id), ensure_ascii=False)
@@ -96,3 +96,7 @@ class ToolUseDialect(ObjectDialect):
 
     def _id(self, id: str) -> str:
         return f"{_PREFIX}{self.nonce}_{id.removeprefix(_PREFIX)}" if self.nonce else id
+
+
+def _others(block: dict[str, Any]) -> list[str]:
+    return [key for key in block if key not in _KNOWN and not key.startswith("_")]

@@ -65,8 +65,10 @@ class PromptDialect(ObjectDialect):
     def resembles(self, head: Head) -> bool:
         told = head.values.get('"tool"')
         if told is None:
-            ahead = _TOOL.search(head.ahead)
-            told = ahead[1] if ahead else ""
+            ahead = _TOOL.search(head.ahead) if "tool" in head.ahead else None
+            if ahead is None:
+                return False
+            told = ahead[1]
         named = is_tool_name(told.strip('"'))
         return named and ('"arguments"' in head.values or _ARGUMENTS.search(head.ahead) is not None)
 

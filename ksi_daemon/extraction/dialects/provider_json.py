@@ -62,8 +62,9 @@ class ProviderDialect(ObjectDialect):
         told = head.values
         if told.get('"type"') == '"tool_use"':
             return '"name"' in told
-        begun = any(told.get(f'"{key}"', "") == "{" for key in _ARGUMENTS)
-        return begun and is_tool_name(told.get('"name"', "").strip('"'))
+        if "{" not in (told.get('"arguments"'), told.get('"parameters"')):
+            return False
+        return is_tool_name(told.get('"name"', "").strip('"'))
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         return json.dumps({"name": name, "arguments": args}, ensure_ascii=False)

@@ -38,6 +38,7 @@ _BLANK_LINE: Final = "\n\n"
 
 class ProviderListDialect(FramedDialect):
     name: ClassVar[str] = "provider_list"
+    braced: ClassVar[bool] = True
     markers: ClassVar[tuple[str, ...]] = (f'"{_LIST}"',)
     opener: ClassVar[re.Pattern[str]] = re.compile(
         rf'\{{\s*+(?:{_MEMBER}){{0,3}}+"{_LIST}"\s*+:\s*+\[\s*+(?=\{{)'
