@@ -6,11 +6,12 @@ These read the log's file, so they need no daemon, and one that runs goes on mea
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NoReturn
 
 import click
 import msgspec
@@ -182,13 +183,32 @@ def _written(output: str | None, pieces: Iterable[bytes]) -> None:
 
 @contextmanager
 def _output(name: str | None) -> Iterator[IO[bytes]]:
-    """Yield what to write to: stdout, or a file that gets its name when all is in it."""
+    """Yield what to write to: stdout, or a file that gets its name when all is in it.
+
+    What is no file, a pipe or a device, is written to as it is.
+    """
     if name is None or name == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     path = Path(name)
+    try:
+        with _opened(path) if path.exists() and not path.is_file() else _replaced(path) as out:
+            yield out
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        raise StorageError(f"cannot write {name!r}: {exc.strerror}", code="cannot_write") from exc
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return path.open("wb")
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[IO[bytes]]:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    before = signal.signal(signal.SIGTERM, _end)
     try:
         # What agents wrote is nobody else's.
         with open(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
@@ -196,13 +216,15 @@ def _output(name: str | None) -> Iterator[IO[bytes]]:
             out.flush()
             os.fsync(out.fileno())
         unfinished.replace(path)
-    except OSError as exc:
-        if isinstance(exc, BrokenPipeError):
-            raise
-        raise StorageError(f"cannot write {name!r}: {exc.strerror}", code="cannot_write") from exc
     finally:
+        signal.signal(signal.SIGTERM, before)
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """Go, but tidy up before."""
+    raise SystemExit(128 + number)
 
 
 def _size(source: IO[bytes]) -> int:

@@ -77,8 +77,8 @@ class Snapshot:
             yield record_from_row(row)
 
     def rows(self, sql: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of *sql* as they are read."""
-        yield from self.connection.execute(sql, values)
+        """Return the rows of *sql*, which are read as they are asked for."""
+        return self.connection.execute(sql, values)
 
 
 def _connected(path: Path) -> sqlite3.Connection:

@@ -1,13 +1,23 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
 from click.testing import CliRunner, Result
 
 from ksi_client.cli import cli
+from ksi_daemon.testing import connected, running_daemon, short_directory
 
 Ksi = Callable[..., Result]
 
@@ -126,3 +136,77 @@ def test_import_says_which_line(ksi: Ksi, night: Path, tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "error export_invalid: line 3: JSON is malformed" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_device_is_written_to_and_stays(ksi: Ksi, night: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True)
+    assert ksi("export", "--log", str(night), "-o", str(pipe)).exit_code == 0
+    text, _ = reader.communicate(timeout=10)
+    assert len(events(text)) == 26
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+    assert pipe.is_fifo()
+
+
+def test_a_full_disk_is_told(ksi: Ksi, night: Path) -> None:
+    result = ksi("export", "--log", str(night), "-o", "/dev/full")
+    assert result.exit_code == 1
+    assert "cannot_write: cannot write '/dev/full': No space left on device" in result.stderr
+    assert Path("/dev/full").is_char_device()
+
+
+@pytest.fixture(scope="module")
+def long_log(night: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log that takes its time."""
+    path = Path(shutil.copy(night, tmp_path_factory.mktemp("long") / "events.db"))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(
+            "WITH RECURSIVE n (n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)"
+            " INSERT INTO events (seq, id, ts, name, data, source, correlation_id, hop, status)"
+            " SELECT n, 'e' || n, n, 'a:b', '{}', 's', 'c', 0, 'handled' FROM n"
+        )
+        connection.commit()
+    return path
+
+
+def test_a_reader_that_has_enough_ends_it_quietly(long_log: Path) -> None:
+    command = [sys.executable, "-m", "ksi_client", "export", "--log", str(long_log)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert b"header" in process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(20) == 141
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
+def test_a_signal_leaves_nothing_half_made(long_log: Path, tmp_path: Path, number: int) -> None:
+    command = [sys.executable, "-m", "ksi_client", "export", "--log", str(long_log)]
+    with subprocess.Popen([*command, "-o", str(tmp_path / "x")]) as process:
+        while not any(path.stat().st_size for path in tmp_path.iterdir()):
+            assert process.poll() is None
+        process.send_signal(number)
+        assert process.wait(20) == 128 + number
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_daemon_goes_on_while_its_log_is_exported() -> None:
+    with short_directory() as directory:
+        async with running_daemon(directory / "v") as socket, connected(socket) as peer:
+            exported: list[Result] = []
+
+            def export() -> None:
+                words = ["export", "--var", str(directory / "v"), "system:mark"]
+                exported.append(CliRunner().invoke(cli, words))
+
+            for round_ in range(3):
+                await peer.ask("system:mark", {"label": str(round_)})
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(anyio.to_thread.run_sync, export)
+                    await peer.ask("system:mark", {"label": "meanwhile"})
+    counts = [len(events(result.stdout)) for result in exported]
+    assert [result.exit_code for result in exported] == [0, 0, 0]
+    # What was acknowledged before is in it; what comes meanwhile may be.
+    assert all(2 * n + 1 <= count <= 2 * n + 2 for n, count in enumerate(counts))
