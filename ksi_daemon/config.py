@@ -92,7 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     http_port: Port | None = None
     http_host: str = "127.0.0.1"
-    mcp_profile: str = "reader"
+    mcp_profile: str = "auditor"
     mcp_servers: dict[str, McpServer] = {}
 
     run_code: bool = False

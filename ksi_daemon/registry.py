@@ -160,6 +160,11 @@ class Registry:
     def __init__(self) -> None:
         self._handlers: dict[str, tuple[Handler, ...]] = {}
         self._notices: dict[str, Notice] = {}
+        self._watchers: list[Callable[[], None]] = []
+
+    def watch(self, call: Callable[[], None]) -> None:
+        """Have *call* called whenever a handler comes or goes, as long as the registry lives."""
+        self._watchers.append(call)
 
     def include(self, plugin: object) -> tuple[Handler, ...]:
         """Register all marked functions and the ``NOTICES`` of *plugin*, a module or an object.
@@ -177,6 +182,7 @@ class Registry:
         if both := notices.keys() & handlers.keys():
             raise ValueError(f"{min(both)!r} is a notice: no handler would ever be called")
         self._notices, self._handlers = notices, handlers
+        self._tell()
         return own
 
     def exclude(self, handlers: Iterable[Handler]) -> None:
@@ -187,16 +193,19 @@ class Registry:
                 self._handlers[handler.event] = left
             else:
                 self._handlers.pop(handler.event, None)
+        self._tell()
 
     def add(self, handler: Handler) -> None:
         """Register *handler*; raise ValueError if its name is taken."""
         if handler.event in self._handlers or handler.event in self._notices:
             raise ValueError(f"{handler.event!r} is registered already")
         self._handlers[handler.event] = (handler,)
+        self._tell()
 
     def remove(self, event: str) -> None:
         """Forget the handlers of *event*; calls of it that run go on."""
         self._handlers.pop(event, None)
+        self._tell()
 
     def handlers(self, event: str) -> tuple[Handler, ...]:
         """Return the handlers of *event* in the order of registration; empty if unknown."""
@@ -217,6 +226,10 @@ class Registry:
     def notices(self) -> list[Notice]:
         """Return every notice, sorted by name."""
         return sorted(self._notices.values())
+
+    def _tell(self) -> None:
+        for call in self._watchers:
+            call()
 
 
 def plain(value: object) -> object:

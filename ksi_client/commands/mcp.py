@@ -34,9 +34,9 @@ def mcp(session: Session, profile: str | None, config: bool) -> None:
       ksi mcp --config > ksi.json
       claude -p --mcp-config ksi.json 'Which of my agents made mistakes today, and why?'
 
-    By itself it may look at everything and change nothing (profile reader); `--profile team`
-    also lets it write to agents, `--profile supervisor` start them. It may run without a daemon:
-    then it says so, and goes on when there is one.
+    By itself it may read the whole log and change nothing (profile auditor); `--profile team`
+    lets it write to agents, `--profile supervisor` start them. It may run without a daemon: then
+    it says so, and goes on when there is one.
     """
     if config:
         click.echo(json.dumps({"mcpServers": {"ksi": _entry(session, profile)}}, indent=2))

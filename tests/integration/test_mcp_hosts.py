@@ -128,9 +128,12 @@ async def inspected(directory: Path, *words: str) -> Any:
 async def test_the_inspector_with_the_configuration() -> None:
     with short_directory() as directory:
         path = directory / "ksi.json"
-        path.write_text(json.dumps(configuration(directory / "v", "--profile", "supervisor")))
+        path.write_text(json.dumps(configuration(directory / "v", "--profile", "wide")))
         server = ("--config", str(path), "--server", "ksi")
-        async with running_daemon(directory / "v"):
+        profile = directory / "c" / "profiles" / "wide.md"
+        profile.parent.mkdir(parents=True)
+        profile.write_text("---\ncomponent_type: profile\nallow: ['*']\n---\n")
+        async with running_daemon(directory / "v", components=str(directory / "c")):
             # --strict: also whether the schemas are such as all hosts can take.
             listed = await inspected(directory, *server, "--method", "tools/list", "--strict")
             names = [each["name"] for each in listed["tools"]]
@@ -166,3 +169,25 @@ async def test_the_inspector_over_http(era: str) -> None:
                 *("--method", "resources/list", "--protocol-era", era),
             )
     assert "ksi://events" in [each["uri"] for each in listed["resources"]]
+
+
+@pytest.mark.parametrize("host", [by_program, by_http])
+async def test_a_host_that_listens_is_told_of_new_tools(host: Any) -> None:
+    text = (
+        "from ksi_daemon.tools import tool\n\n\n@tool(effect='observe')\ndef new():\n    'New.'\n"
+    )
+    with short_directory() as directory, anyio.fail_after(PATIENCE_S):
+        var = directory / "v"
+        profile = directory / "c" / "profiles" / "auditor.md"
+        profile.parent.mkdir(parents=True)
+        profile.write_text("---\ncomponent_type: profile\nallow: [new]\n---\n")
+        async with (
+            running_daemon(var, http_port=0, components=str(directory / "c")),
+            host(var) as client,
+            client.listen(tools_list_changed=True) as changes,
+        ):
+            assert (await client.list_tools()).tools == []
+            (var / "plugins").mkdir()
+            (var / "plugins" / "new.py").write_text(text)
+            await anext(aiter(changes))
+            assert [each.name for each in (await client.list_tools()).tools] == ["new"]

@@ -16,8 +16,10 @@ import anyio
 import anyio.to_thread
 import mcp_types as mcp
 import msgspec
-from mcp.server.lowlevel.server import Server
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
@@ -43,6 +45,8 @@ PAGE: Final = 200
 AT_ONCE: Final = 128
 MAX_SESSIONS: Final = 256
 SESSION_IDLE_S: Final = 30 * 60.0
+# Tools come in bundles, a plugin's or a server's; a host is told of one once.
+SETTLE_S: Final = 0.2
 _JSON: Final = "application/json"
 _INSTRUCTIONS: Final = (
     "ksi runs LLM agents as members of an event bus and logs all that happens. The tools are its"
@@ -56,6 +60,8 @@ class McpServing:
     def __init__(self, router: Router, files: FileStore) -> None:
         self._router = router
         self._files = files
+        self._changes = _Changes()
+        router.registry.watch(self._changes.note)
         # It tells of every refused request; what fails for no reason of the client's is an error.
         logging.getLogger("mcp").setLevel(logging.ERROR)
 
@@ -65,7 +71,12 @@ class McpServing:
         """Answer the messages in *lines* until they end."""
         incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
-        server = self._server(who)
+        bus, host = InMemorySubscriptionBus(), _Host()
+        server = self._server(who, bus)
+        server.add_notification_handler(
+            "notifications/initialized", mcp.NotificationParams, host.initialized
+        )
+        options = server.create_initialization_options(NotificationOptions(tools_changed=True))
         under_way = _UnderWay()
 
         async def take() -> None:
@@ -92,21 +103,36 @@ class McpServing:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(take)
             tasks.start_soon(give)
-            await server.run(read, write, server.create_initialization_options())
+            async with anyio.create_task_group() as telling:
+                telling.start_soon(self._tell_of_changes, bus, host)
+                await server.run(read, write, options)
+                telling.cancel_scope.cancel()
 
     @asynccontextmanager
     async def http(self, who: Who, *, max_body_bytes: int) -> AsyncIterator[App]:
         """Return the application that answers over HTTP, while it is entered."""
+        bus = InMemorySubscriptionBus()
         manager = StreamableHTTPSessionManager(
-            self._server(who),
+            self._server(who, bus),
             max_request_body_size=max_body_bytes,
             max_sessions=MAX_SESSIONS,
             session_idle_timeout=SESSION_IDLE_S,
         )
-        async with manager.run():
+        async with manager.run(), anyio.create_task_group() as telling:
+            telling.start_soon(self._tell_of_changes, bus, _Host())
             yield manager.handle_request
+            telling.cancel_scope.cancel()
 
-    def _server(self, who: Who) -> Server[Any]:
+    async def _tell_of_changes(self, bus: InMemorySubscriptionBus, host: _Host) -> None:
+        """Tell whoever listens that other tools are there; older hosts by lines hear it unasked."""
+        while True:
+            await self._changes.next()
+            await anyio.sleep(SETTLE_S)
+            await bus.publish(ToolsListChanged())
+            if host.session is not None:
+                await host.session.send_tool_list_changed()
+
+    def _server(self, who: Who, bus: InMemorySubscriptionBus) -> Server[Any]:
         asking = _Asking(self._router, self._files, who)
         return Server(
             "ksi",
@@ -118,7 +144,35 @@ class McpServing:
             on_list_resources=asking.list_resources,
             on_list_resource_templates=asking.list_templates,
             on_read_resource=asking.read_resource,
+            on_subscriptions_listen=ListenHandler(bus),
         )
+
+
+class _Changes:
+    """Word that handlers came or went."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def note(self) -> None:
+        """Wake who waits."""
+        self._event.set()
+        self._event = anyio.Event()
+
+    async def next(self) -> None:
+        """Return at the next change."""
+        await self._event.wait()
+
+
+class _Host:
+    """The host of one connection, once it has opened its session."""
+
+    def __init__(self) -> None:
+        self.session: ServerSession | None = None
+
+    async def initialized(self, ctx: Any, params: mcp.NotificationParams) -> None:
+        """Take note that the session is open."""
+        self.session = ctx.session
 
 
 class _Asking:

@@ -1,6 +1,6 @@
 """MCP on a Unix socket of its own, for ``ksi mcp`` and whoever else speaks it by lines.
 
-A client first says which profile it wants, in one line, ``{"profile": "reader"}`` or ``{}``, and
+A client first says which profile it wants, in one line, ``{"profile": "auditor"}`` or ``{}``, and
 is told in one line, a reply of the wire protocol, whether it has it. From there on both sides
 write MCP, one message a line. The socket is for the daemon's own uid, like the other one; the
 profile is not there to keep that out, but for the model that the client speaks for.
@@ -174,5 +174,5 @@ def _hello(line: bytes) -> Hello:
         return msgspec.json.decode(line, type=Hello)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise ProtocolError(
-            f"the first line is no greeting: {exc}", hint='say {"profile": "reader"}, or {}'
+            f"the first line is no greeting: {exc}", hint='say {"profile": "auditor"}, or {}'
         ) from exc

@@ -380,3 +380,17 @@ def test_a_name_that_is_taken_is_refused() -> None:
 def test_what_is_no_tool_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="no tool name"):
         tool(name, echo, schema=SCHEMA, summary="")
+
+
+def test_who_watches_is_told_of_each_change() -> None:
+    registry, told = Registry(), []
+    registry.watch(lambda: told.append(registry.names()))
+    made = tool("word", lambda data, ctx: None, schema={"type": "object"}, summary="A word.")
+    registry.add(made)
+    registry.remove("word")
+    registry.add(made)
+    registry.exclude([made])
+    assert told == [["word"], [], ["word"], []]
+    with pytest.raises(ValueError, match="no usable JSON Schema"):
+        registry.add(tool("bad", lambda data, ctx: None, schema={"type": 3}, summary=""))
+    assert len(told) == 4

@@ -45,7 +45,7 @@ async def wait() -> str:
 
 
 PROFILES = {
-    "reader": "allow: [system:help, 'monitor:*', agent:list, state:get]",
+    "auditor": "allow: [system:help, 'monitor:*', agent:list, state:get]",
     "agent": "allow: [system:help]",
     "all": "allow: ['*']\nask: [state:delete]\ndeny: [state:query]",
 }

@@ -171,7 +171,7 @@ async def test_without_the_package_it_says_so(house: Path) -> None:
 
     route = McpRoute(
         Missing(None, None),  # type: ignore[arg-type]
-        Callers(load, "reader"),
+        Callers(load, "auditor"),
         max_body_bytes=1,
     )
     async with anyio.create_task_group() as tasks:

@@ -349,3 +349,17 @@ async def test_the_daemon_stops_while_a_call_runs(house: Path) -> None:
         with anyio.fail_after(PATIENCE_S):
             while await this.read() is not None:
                 pass
+
+
+async def test_a_host_is_told_when_tools_come_and_go(house: Path) -> None:
+    async with served(house) as var, host(var, {"profile": "all"}) as this:
+        plugin = anyio.Path(house / "p" / "things.py")
+        text = "from ksi_daemon.tools import tool\n\n@tool\ndef new():\n    'New.'\n"
+        for present in (False, True):
+            await (plugin.write_text(text) if present else plugin.unlink())
+            assert await this.read() == {
+                "jsonrpc": "2.0",
+                "method": "notifications/tools/list_changed",
+            }
+            names = {each["name"] for each in (await this.ask("tools/list"))["result"]["tools"]}
+            assert ("new" in names, "word" in names) == (present, False)
