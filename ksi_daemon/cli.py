@@ -20,13 +20,14 @@ import structlog
 from ksi_daemon import __version__, upkeep
 from ksi_daemon.config import Settings, load, var_directory
 from ksi_daemon.daemon import STORAGE_EXIT, Daemon
-from ksi_daemon.errors import Conflict, StorageError, UsageError
+from ksi_daemon.errors import Conflict, KsiError, StorageError, UsageError
 from ksi_daemon.security.redaction import Redactor, secrets_in
 from ksi_daemon.transports.systemd import ServiceManager
 
 __all__ = ["main"]
 
 USAGE_EXIT: Final = 64
+INTERNAL_EXIT: Final = 70  # sysexits.h: EX_SOFTWARE
 
 # Every setting that is worth a flag; all of them are also environment variables and TOML keys.
 _FLAGS: Final = (
@@ -63,8 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return anyio.run(daemon.run, _announce)
     except UsageError as exc:
         return _complain(exc.message, exc.hint, exc.exit_code)
-    except StorageError as exc:
-        return _complain(exc.message, exc.hint, STORAGE_EXIT)
+    except KsiError as exc:
+        # What recovery could not write comes back as the error of its event.
+        broken = isinstance(exc, StorageError) or exc.code.startswith("storage_")
+        return _complain(exc.message, exc.hint, STORAGE_EXIT if broken else INTERNAL_EXIT)
 
 
 def _arguments(argv: Sequence[str] | None) -> dict[str, Any]:

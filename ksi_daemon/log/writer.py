@@ -52,6 +52,8 @@ QUEUE_BYTES: Final = 256 * 1024 * 1024
 IDLE_S: Final = 0.25
 # How often the files are looked at under load.
 WATCH_S: Final = 0.25
+# Events that are written when the disk is full, besides the outcomes of those before.
+LAST_WORDS: Final = frozenset({"system:shutdown", "system:stopping"})
 # What a unit weighs besides its texts.
 _OVERHEAD: Final = 512
 
@@ -222,9 +224,8 @@ class LogWriter:
         try:
             if self._failure is None:
                 self._look()
-                self._check_room()
                 self._checkpointed = False
-                return self._attempted(works)
+                return self._attempted(works) if self._has_room() else self._last_words(works)
             failure = self._failure
         except StorageError as exc:
             failure = self._failed(exc)
@@ -273,17 +274,20 @@ class LogWriter:
             self._loop.call_soon_threadsafe(self._on_failure, failure)
         return failure
 
-    def _check_room(self) -> None:
-        """Raise StorageError (``storage_full``) while the disk is known to be full.
+    def _has_room(self) -> bool:
+        """Say whether the disk is not known to be full, or no longer is."""
+        if self._full and self._reserve.possible and not self._reserve.take_back():
+            return False
+        if self._full:
+            self._full = False
+            structlog.get_logger().info("storage_has_room", path=str(self._path))
+        return True
 
-        What is given up is for the end: what is written then may use it.
-        """
-        if not self._full or self._closing or not self._reserve.possible:
-            return
-        if not self._reserve.take():
-            raise full()
-        self._full = False
-        structlog.get_logger().info("storage_has_room", path=str(self._path))
+    def _last_words(self, works: Sequence[Work]) -> Sequence[_Result]:
+        """Write how things ended into the space that was given up; refuse what is new."""
+        ends = [work for work in works if _is_end(work)]
+        written = iter(self._attempted(ends) if ends else ())
+        return [next(written) if _is_end(work) else full() for work in works]
 
     def _look(self) -> None:
         """Look at the files once in a while; raise StorageError if they are gone."""
@@ -331,6 +335,10 @@ class LogWriter:
             structlog.get_logger().warning("checkpoint_failed", error=str(exc))
         self._connection.close()
         self._reserve.give_up()
+
+
+def _is_end(work: Work) -> bool:
+    return work.event is None or work.event.name in LAST_WORDS
 
 
 def _weight(work: Work) -> int:

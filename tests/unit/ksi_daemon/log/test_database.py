@@ -231,6 +231,34 @@ def test_an_older_schema_is_copied_then_migrated(path: Path, outside: Ask) -> No
         assert pragma(connection, "user_version") == len(scripts)
 
 
+@pytest.mark.parametrize("version", range(1, len(migrations())))
+def test_D10_each_older_schema_is_brought_up_to_date(
+    path: Path, outside: Ask, version: int
+) -> None:
+    """With its rows; the chain begins behind them, and a copy of the old log is kept."""
+    with closing(sqlite3.connect(path)) as old:
+        old.executescript(
+            "PRAGMA auto_vacuum = 2; PRAGMA journal_mode = WAL;"
+            f"{''.join(migrations()[:version])}"
+            f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {version};"
+        )
+        old.executemany(INSERT, ((f"e{n}", "{}") for n in range(3)))
+        at = ", at" if version >= 6 else ""
+        old.execute(
+            f"INSERT INTO outcomes (seq, ts, status{at}) VALUES (2, 0, 'handled'{at and ', 0'})"
+        )
+        old.commit()
+    with closing(open_writer(path, "process")) as connection:
+        assert pragma(connection, "user_version") == len(migrations())
+        assert pragma(connection, "integrity_check") == "ok"
+        assert head_of(connection).seq == 3
+    assert outside("SELECT id FROM events") == [("e0",), ("e1",), ("e2",)]
+    assert outside("SELECT seq, status FROM outcomes") == [(2, "handled")]
+    with closing(sqlite3.connect(f"{path}.schema{version}")) as copy:
+        assert copy.execute("SELECT count(*) FROM events").fetchone() == (3,)
+        assert copy.execute("PRAGMA user_version").fetchone() == (version,)
+
+
 def test_a_migration_that_fails_leaves_the_old_schema(path: Path, outside: Ask) -> None:
     fill(path, 2)
     broken = "CREATE TABLE half (x); INSERT INTO nowhere VALUES (1);"
