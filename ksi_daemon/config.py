@@ -8,13 +8,11 @@ The structs are msgspec's and not pydantic's: importing pydantic costs half of t
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-import platformdirs
 
 from ksi_daemon.errors import UsageError, nearest
 
@@ -197,26 +195,36 @@ def var_directory(environ: Mapping[str, str]) -> Path:
         return Path(environ["KSI_VAR"]).absolute()
     if _is_checkout(Path.cwd()):
         return Path.cwd() / "var"
+    # Who names the directory, as most do, need not wait for what finds it.
+    import platformdirs
+
     return Path(platformdirs.user_state_dir("ksi", appauthor=False))
 
 
 def _is_checkout(directory: Path) -> bool:
     try:
         text = (directory / "pyproject.toml").read_text(encoding="utf-8")
-        return bool(tomllib.loads(text).get("project", {}).get("name") == "ksi")
+        return bool(_toml(text).get("project", {}).get("name") == "ksi")
     except (OSError, ValueError):
         return False
 
 
 def _from_file(path: Path, *, required: bool) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return _toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if not required:
             return {}
         raise UsageError(f"no configuration file {str(path)!r}", exit_code=CONFIG_EXIT) from None
     except (OSError, ValueError) as exc:
         raise UsageError(f"{path}: {exc}", exit_code=CONFIG_EXIT) from exc
+
+
+def _toml(text: str) -> dict[str, Any]:
+    # A daemon without a file need not wait for what would read it.
+    import tomllib
+
+    return tomllib.loads(text)
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -239,9 +239,12 @@ def plain(value: object) -> object:
 
 
 def _marked(plugin: object) -> Iterator[Handler]:
-    for name in dir(plugin):
-        marks = getattr(inspect.getattr_static(plugin, name), _MARK, ())
-        for mark in marks:
+    # Looked up without touching them: reading an attribute may run a property.
+    found: dict[str, object] = {}
+    for holder in reversed((plugin, *type(plugin).__mro__)):
+        found |= getattr(holder, "__dict__", {})
+    for name in sorted(found):
+        for mark in getattr(found[name], _MARK, ()):
             yield _handler(mark, getattr(plugin, name))
 
 
@@ -279,11 +282,15 @@ def _kind(mark: _Mark, call: Callable[..., Any]) -> Kind:
 
 
 def _payload_type(call: Callable[..., Any]) -> Any:
-    hints = get_type_hints(call)
     names = [name for name in inspect.signature(call).parameters if name != "self"]
     if len(names) < 2:
         raise TypeError(f"handler {call!r} must take its data and a Context")
-    return hints.get(names[0], dict)
+    annotation = getattr(call, "__annotations__", {}).get(names[0], dict)
+    if isinstance(annotation, str):
+        # Most name a class of their module; to work out all annotations costs a tenth of a start.
+        known = getattr(call, "__globals__", {}).get(annotation)
+        return get_type_hints(call)[names[0]] if known is None else known
+    return annotation
 
 
 def _decoder(payload: Any) -> Callable[[msgspec.Raw], Any]:

@@ -27,6 +27,7 @@ RANKS = {
     "extraction": 1,
     "security": 2,
     "loop": 5,
+    "strict_yaml": 1,
     "front_matter": 1,
     "component": 2,
     "composition": 2,
@@ -58,7 +59,10 @@ RANKS = {
 # What is imported when it is first needed, each for a reason that its module states.
 LATE_IMPORTS = {
     "ksi_client/commands/chat.py",  # readline writes to stdout when it is loaded without a terminal
+    "ksi_daemon/config.py",
+    "ksi_daemon/front_matter.py",
     "ksi_daemon/log/export/parquet.py",  # an extra
+    "ksi_daemon/plugins.py",
     "ksi_daemon/schemas.py",
     "ksi_daemon/services/mcp/library.py",
     "ksi_daemon/transports/http/library.py",
@@ -71,6 +75,7 @@ PURE = (
     "protocol",
     "security",
     "front_matter",
+    "strict_yaml",
     "component",
     "composition",
     "conversation",

@@ -14,7 +14,6 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -130,9 +129,8 @@ def checkpoint(connection: sqlite3.Connection, path: Path, *, truncate: bool = F
 
 def migrations() -> list[str]:
     """Return the scripts that lead from an empty file to the present schema, in order."""
-    scripts = (entry for entry in files(__package__).joinpath("migrations").iterdir())
-    named = sorted((entry.name, entry) for entry in scripts if entry.name.endswith(".sql"))
-    return [entry.read_text(encoding="utf-8") for _, entry in named]
+    found = Path(__file__).with_name("migrations").glob("*.sql")
+    return [path.read_text(encoding="utf-8") for path in sorted(found)]
 
 
 def _create(path: Path) -> None:

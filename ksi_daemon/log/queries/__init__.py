@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
+from pathlib import Path
 from typing import Final, NamedTuple
 
 __all__ = ["Ready", "load", "ready"]
@@ -22,18 +22,16 @@ class Ready(NamedTuple):
 def load() -> dict[str, str]:
     """Return the queries by name."""
     found: dict[str, str] = {}
-    for entry in files(__package__).iterdir():
-        if entry.name.endswith(".sql"):
-            names, _, bodies = _parted(entry.read_text(encoding="utf-8"))
-            found |= zip(names, bodies, strict=True)
+    for path in Path(__file__).parent.glob("*.sql"):
+        names, _, bodies = _parted(path.read_text(encoding="utf-8"))
+        found |= zip(names, bodies, strict=True)
     return found
 
 
 def ready() -> list[Ready]:
     """Return the queries over the views that are ready to be asked."""
-    names, titles, bodies = _parted(
-        files(__package__).joinpath("ready.sql").read_text(encoding="utf-8")
-    )
+    path = Path(__file__).with_name("ready.sql")
+    names, titles, bodies = _parted(path.read_text(encoding="utf-8"))
     return [
         Ready(name, title.removeprefix("-- ").strip(), sql)
         for name, title, sql in zip(names, titles, bodies, strict=True)

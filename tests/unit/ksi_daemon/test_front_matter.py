@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ksi_daemon.errors import ComponentError
-from ksi_daemon.front_matter import MAX_DEPTH, lines, mapping, split
+from ksi_daemon.front_matter import lines, mapping, split
+from ksi_daemon.strict_yaml import MAX_DEPTH
 from tests.growth import LINEAR, doubling
 
 
