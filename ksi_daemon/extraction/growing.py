@@ -119,8 +119,15 @@ class Growing(Reply):
 
     def advance(self) -> Doubt | None:
         """Take every block that is certain; None if nothing is in doubt up to the end."""
-        frames = self._frames() if self._plan.framed else None
+        frames: Frames | None = None
         while not self._is_spent():
+            if self._begins_object():
+                within = self._advance_objects(self._at + 1)
+                if within is not None:
+                    return within
+                continue
+            if frames is None and self._plan.framed:
+                frames = self._frames()
             doubt, framed = self._first_frame(frames)
             limit = framed[1].start if framed else doubt.place if doubt else len(self._text)
             within = self._advance_objects(limit)
@@ -236,6 +243,16 @@ class Growing(Reply):
         self._mender = None
         self._scanner = Scanner(self._text, self._plan)
         self._quoting = Quoting(self._text, thought_until)
+
+    def _begins_object(self) -> bool:
+        """Say whether the next thing to read is an object and no block between marks.
+
+        Where an object is open this is all there is to ask, and it is asked again and again.
+        """
+        text, at = self._text, self._at
+        if not (self._plan.dialects and text.startswith("{", at)):
+            return False
+        return not (self._signs.begun.match(text, at) or self._signs.opener.match(text, at))
 
     def _first_frame(
         self, frames: Frames | None
