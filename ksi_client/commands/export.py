@@ -120,7 +120,7 @@ def import_(session: Session, source: IO[bytes], path: Path | None) -> None:
       ksi up -d --var ./night && ksi reliability --var ./night
     """
     target = path or session.var_path / LOG
-    with Progress("bytes", _size(source)) as progress:
+    with _tidy(), Progress("bytes", _size(source)) as progress:
         restored = restore(source, target, progress.advance)
     found = {"log": str(target), "part": restored.header.filter is not None, **restored.rows}
     counts = ", ".join(f"{count} {name}" for name, count in restored.rows.items())
@@ -193,7 +193,8 @@ def _output(name: str | None) -> Iterator[IO[bytes]]:
         return
     path = Path(name)
     try:
-        with _opened(path) if path.exists() and not path.is_file() else _replaced(path) as out:
+        special = path.exists() and not path.is_file()
+        with _tidy(), path.open("wb") if special else _replaced(path) as out:
             yield out
     except BrokenPipeError:
         raise
@@ -201,14 +202,9 @@ def _output(name: str | None) -> Iterator[IO[bytes]]:
         raise StorageError(f"cannot write {name!r}: {exc.strerror}", code="cannot_write") from exc
 
 
-def _opened(path: Path) -> IO[bytes]:
-    return path.open("wb")
-
-
 @contextmanager
 def _replaced(path: Path) -> Iterator[IO[bytes]]:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    before = signal.signal(signal.SIGTERM, _end)
     try:
         # What agents wrote is nobody else's.
         with open(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
@@ -217,13 +213,21 @@ def _replaced(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(out.fileno())
         unfinished.replace(path)
     finally:
-        signal.signal(signal.SIGTERM, before)
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
 
 
+@contextmanager
+def _tidy() -> Iterator[None]:
+    """Have SIGTERM end the block as an exception does, so that nothing is left half made."""
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _end(number: int, frame: object) -> NoReturn:
-    """Go, but tidy up before."""
     raise SystemExit(128 + number)
 
 

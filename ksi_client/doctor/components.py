@@ -9,7 +9,7 @@ from ksi_client.doctor.finding import Finding
 from ksi_client.doctor.patient import Patient
 from ksi_daemon.composition import compose
 from ksi_daemon.config import Settings
-from ksi_daemon.errors import KsiError
+from ksi_daemon.errors import KsiError, NotFound
 from ksi_daemon.services.components.files import Files
 
 __all__ = ["components"]
@@ -50,6 +50,8 @@ def _asked(patient: Patient) -> tuple[int, list[tuple[str, str]]]:
 
 
 def _read(settings: Settings) -> tuple[int, list[tuple[str, str]]]:
+    if settings.components is not None and not settings.components_path.is_dir():
+        raise NotFound("directory", settings.components)
     files = Files(settings.components_path, settings.base_components_path)
     names = files.names()
     wrong = []

@@ -104,7 +104,7 @@ def _mended(error: UsageError, patient: Patient) -> str | None:
 def _private(path: Path, mode: int) -> Iterator[Finding]:
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     word = shlex.quote(str(path))
     if stat.S_ISDIR(found.st_mode) != (mode == 0o700):

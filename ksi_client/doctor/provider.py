@@ -5,9 +5,12 @@ It is asked for nothing, and no key is sent: any answer over HTTP will do.
 
 from __future__ import annotations
 
+import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,9 +22,18 @@ from ksi_daemon.errors import KsiError
 from ksi_daemon.providers.access import api_key
 from ksi_daemon.providers.specs import spec_of
 
-__all__ = ["provider"]
+__all__ = ["KEYS", "provider"]
 
 TIMEOUT_S: Final = 5.0
+# Where a vendor's own host takes its key from unless told otherwise. Written again, because the
+# modules that know it load an HTTP client; a test holds the two together.
+KEYS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "anthropic": "ANTHROPIC_API_KEY",
+        "gemini": "GEMINI_API_KEY",
+        "openai": "OPENAI_API_KEY",
+    }
+)
 
 
 def provider(patient: Patient) -> Iterator[Finding]:
@@ -38,15 +50,17 @@ def provider(patient: Patient) -> Iterator[Finding]:
         "api_key_env": settings.api_key_env,
         "model": settings.model or "any",
     }
+    key = None
     try:
         spec = spec_of({name: value for name, value in given.items() if value is not None})
         url = getattr(spec, "base_url", None)
         if url is None:
             yield _command(settings.provider, getattr(spec, "argv", ()))
             return
-        api_key(getattr(spec, "api_key_env", None), url, patient.environ)
+        key = settings.api_key_env or (None if settings.base_url else KEYS.get(settings.provider))
+        api_key(key, url, patient.environ)
     except KsiError as exc:
-        fix = f"export {settings.api_key_env}=…" if settings.api_key_env else None
+        fix = f"export {key}=…" if exc.code == "provider_auth" else None
         yield Finding("provider", "fail", exc.message, fix)
         return
     yield _answer(settings.provider, url)
@@ -61,16 +75,15 @@ def _command(name: str, argv: Any) -> Finding:
 def _answer(name: str, url: str) -> Finding:
     target = urlsplit(url)
     made = HTTPSConnection if target.scheme == "https" else HTTPConnection
-    connection = made(target.hostname or "", target.port, timeout=TIMEOUT_S)
     try:
-        connection.request("GET", target.path or "/", headers={"User-Agent": f"ksi/{__version__}"})
-        status = connection.getresponse().status
+        with closing(made(target.hostname or "", target.port, timeout=TIMEOUT_S)) as connection:
+            agent = {"User-Agent": f"ksi/{__version__}"}
+            connection.request("GET", target.path or "/", headers=agent)
+            status = connection.getresponse().status
     except (OSError, HTTPException) as exc:
         why = str(exc) or type(exc).__name__
-        fix = f"curl -sS -o /dev/null {url}"
+        fix = f"curl -sS -o /dev/null {shlex.quote(url)}"
         return Finding("provider", "fail", f"{name} at {url} does not answer: {why}", fix)
-    finally:
-        connection.close()
     if status >= 500:
         return Finding("provider", "warn", f"{name} at {url} answers with status {status}")
     return Finding("provider", "ok", f"{name} at {url} answers")

@@ -36,7 +36,7 @@ def dump(snapshot: Snapshot, wanted: EventFilter) -> Iterator[tuple[int, bytes]]
     reply goes with any of the events that were written in it.
     """
     which, values = condition(wanted)
-    chosen = {} if which == "TRUE" else _filter(wanted)
+    chosen = _filter(wanted)
     names = _names(snapshot, whole=not chosen)
     digest, rows = sha256(), dict.fromkeys(names, 0)
     first = _encode(_header(snapshot, chosen)) + b"\n"
@@ -101,5 +101,7 @@ def _filter(wanted: EventFilter) -> dict[str, Any]:
     """Return what was asked for, as the header tells it."""
     given = msgspec.to_builtins(wanted)
     return {
-        name: value for name, value in given.items() if value and name not in ("limit", "reverse")
+        name: value
+        for name, value in given.items()
+        if value not in (None, (), []) and name not in ("limit", "reverse")
     }

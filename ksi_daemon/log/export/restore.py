@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
@@ -63,7 +63,6 @@ def restore(
             code="already_exists",
             hint="choose another with --var or --to",
         )
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _beside(path) as unfinished, explained(path):
         numbered = _numbered(source, on_line)
         header, digest = _header(numbered)
@@ -237,9 +236,13 @@ def _beside(path: Path) -> Iterator[Path]:
     """Yield where a log is made before it is at *path*; whatever is there is gone afterwards."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield unfinished
     except OSError as exc:
-        raise StorageError(f"cannot make {str(path)!r}: {exc.strerror}") from exc
+        raise StorageError(
+            f"cannot make {str(path)!r}: {exc.strerror}", code="cannot_create"
+        ) from exc
     finally:
-        for left in path.parent.glob(f"{unfinished.name}*"):
-            left.unlink(missing_ok=True)
+        with suppress(OSError):
+            for left in path.parent.glob(f"{unfinished.name}*"):
+                left.unlink(missing_ok=True)

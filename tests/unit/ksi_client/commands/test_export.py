@@ -50,6 +50,7 @@ def test_json_lines_are_the_default(ksi: Ksi, night: Path) -> None:
         pytest.param(["--until", "1h"], [], id="until"),
         pytest.param(["--since", "1h", "system:mark"], ["system:mark"], id="since"),
         pytest.param(["--correlation", "none"], [], id="a story that is not there"),
+        pytest.param(["--agent", ""], [], id="no agent's name"),
     ],
 )
 def test_filters(ksi: Ksi, night: Path, words: list[str], found: list[str]) -> None:
@@ -190,6 +191,26 @@ def test_a_signal_leaves_nothing_half_made(long_log: Path, tmp_path: Path, numbe
         process.send_signal(number)
         assert process.wait(20) == 128 + number
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_leaves_no_half_log(long_log: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "x.jsonl"
+    ksi = [sys.executable, "-m", "ksi_client"]
+    subprocess.run([*ksi, "export", "--log", long_log, "-o", lines], check=True, timeout=60)
+    (tmp_path / "new").mkdir()
+    with subprocess.Popen([*ksi, "import", lines, "--to", tmp_path / "new" / "x.db"]) as process:
+        while not list((tmp_path / "new").iterdir()):
+            assert process.poll() is None
+        process.terminate()
+        assert process.wait(20) == 128 + signal.SIGTERM
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_an_import_where_nothing_can_be_made(ksi: Ksi, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = ksi("import", "-", "--to", str(tmp_path / "file" / "x.db"), stdin=b"")
+    assert result.exit_code == 1
+    assert "error cannot_create: cannot make" in result.stderr
 
 
 async def test_a_daemon_goes_on_while_its_log_is_exported() -> None:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +20,12 @@ from typing import Any
 import pytest
 
 from ksi_client.doctor import Finding
+from ksi_client.doctor.provider import KEYS
 from ksi_client.testing import StubDaemon
 from ksi_daemon import __version__
 from ksi_daemon.log.database import migrations
+from ksi_daemon.providers import PROVIDERS
+from ksi_daemon.providers.server import Server
 
 Examined = Callable[..., dict[str, Finding]]
 HEALTH = {"pid": 7, "version": __version__, "uptime_s": 1.0, "durability": "power"}
@@ -286,6 +290,14 @@ Spoil = Callable[[Path], Any]
             id="a component of what is not there",
         ),
         pytest.param(
+            lambda var: shutil.rmtree(var / "components"),
+            "components",
+            "fail",
+            "not_found: no directory '{var}/components'",
+            "",
+            id="a directory of components that is not there",
+        ),
+        pytest.param(
             component("---\nlimits: [\n---\nHi"),
             "components",
             "fail",
@@ -335,6 +347,22 @@ def test_a_fault_has_its_line(
             "'MY_KEY' is not set",
             "export MY_KEY=…",
             id="a key that is not there",
+        ),
+        pytest.param(
+            {"KSI_PROVIDER": "anthropic"},
+            "provider",
+            "fail",
+            "'ANTHROPIC_API_KEY' is not set",
+            "export ANTHROPIC_API_KEY=…",
+            id="a vendor's own key that is not there",
+        ),
+        pytest.param(
+            {"KSI_PROVIDER": "openai", "KSI_BASE_URL": "http://a b/"},
+            "provider",
+            "fail",
+            "does not answer",
+            "curl -sS -o /dev/null 'http://a b/'",
+            id="no address",
         ),
         pytest.param(
             {"KSI_PROVIDER": "opnai"}, "provider", "fail", "no type 'opnai'", None,
@@ -410,6 +438,17 @@ def test_an_old_python_and_an_old_sqlite(
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 31, 0))
     found = examined()
     assert (found["python"].level, found["sqlite"].level) == ("fail", "fail")
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_vendor_takes_its_key_from_where_the_doctor_looks(name: str) -> None:
+    module = import_module(PROVIDERS[name])
+    [vendor] = [
+        each
+        for each in vars(module).values()
+        if isinstance(each, type) and issubclass(each, Server) and each is not Server
+    ]
+    assert vendor(module.Spec(model="m")).api_key_env == KEYS[name]
 
 
 class _Provider(BaseHTTPRequestHandler):
