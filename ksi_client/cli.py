@@ -69,6 +69,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "attempts": Entry("Log", "attempts", "List calls that went wrong; mend one, put one aside."),
     "replay": Entry("Log", "replay", "Read logged replies again; show what is found otherwise."),
     "reliability": Entry("Models", "reports", "Show how many calls of each model came to good."),
+    "audit": Entry("Models", "audit", "Say whether anything was lost or is counted wrongly."),
     "extract": Entry("Models", "extract", "Find the calls in a text; needs no daemon."),
     "prompt": Entry("Models", "prompt", "Print how a model is taught to write calls."),
     "protocol": Entry("Models", "protocol", "Compare the ways to write calls; needs no daemon."),

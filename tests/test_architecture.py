@@ -100,7 +100,7 @@ NEED_NO_DAEMON = (
     "tools.py",
 )
 # What reads a log's file itself, with or without a daemon.
-READ_LOG_FILES = ("datasette.py", "export.py", "open.py", "replay.py", "upkeep.py")
+READ_LOG_FILES = ("audit.py", "datasette.py", "export.py", "open.py", "replay.py", "upkeep.py")
 # Who says what is wrong with a house must know it.
 KNOWN_TO_THE_DOCTOR = {"composition", "config", "log", "providers", "services"}
 IO_MODULES = {

@@ -10,7 +10,7 @@ import msgspec
 from ksi_client.text import Color, Paint, visible
 from ksi_client.views.tables import Cell, Column, table
 
-__all__ = ["migration", "recommendations"]
+__all__ = ["audit", "migration", "recommendations"]
 
 _VERDICTS: Final[dict[str, Color]] = {"safe": "green", "not yet": "red", "too few calls": "yellow"}
 _COMPLEX: Final = {True: "complex", False: "simple", None: "unreadable"}
@@ -74,6 +74,27 @@ def migration(told: Mapping[str, Any], paint: Paint, cells: int) -> Iterator[str
     yield from table([*columns, Column("95 %")], kinds, paint=paint, cells=cells)
     yield ""
     yield f"Safe now: protocol: {{preset: ksi, legacy_event: {told['furthest']}}}"
+
+
+def audit(found: Mapping[str, Any], paint: Paint) -> Iterator[str]:
+    """Yield whether anything was lost or is counted wrongly, one line for each question."""
+    unread, calls, wrong = found["unread"], found["without_event"], found["miscounted"]
+    lines = [
+        (unread, f"{found['replies']} replies read again", "no block was lost", "hold more blocks"),
+        (calls, "calls that ran", "each has its event", "have no event"),
+        (wrong, f"{found['cubes']} tables of counts", "as a full scan has them", "are wrong"),
+    ]
+    for bad, what, well, ill in lines:
+        sign = paint("✗", "red") if bad else paint("✓", "green")
+        yield f"{sign} {what}: {f'{len(bad)} {ill}: {_some(bad)}' if bad else well}"
+    if found["unknown"]:
+        yield f"  of {found['unknown']} replies it is not known how they were read"
+
+
+def _some(bad: Sequence[Any]) -> str:
+    named = [visible(each if isinstance(each, str) else ".".join(map(str, each))) for each in bad]
+    more = [f"{len(named) - _NAMED} more"] if len(named) > _NAMED else []
+    return ", ".join([*named[:_NAMED], *more])
 
 
 def _sentence(each: Mapping[str, Any]) -> str:

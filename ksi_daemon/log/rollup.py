@@ -35,6 +35,7 @@ __all__ = [
     "HOUR",
     "KEYS",
     "SIZES",
+    "Row",
     "Tally",
     "add_counts",
     "add_rows",

@@ -6,7 +6,7 @@ A scan reads all rows of a time, however they came there. It groups by any keys.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,9 +15,18 @@ import msgspec
 from ksi_daemon.log import counts, queries
 from ksi_daemon.log.counts import Block, Counts
 from ksi_daemon.log.metrics import latency_bin
-from ksi_daemon.log.rollup import CUBES, HOUR, KEYS, SIZES, add_counts, add_rows, cube_name
+from ksi_daemon.log.rollup import CUBES, HOUR, KEYS, SIZES, Row, add_counts, add_rows, cube_name
 
-__all__ = ["FOREVER_US", "SCANS", "Key", "prepare", "rebuild", "scan_sql", "scanned"]
+__all__ = [
+    "FOREVER_US",
+    "SCANS",
+    "Key",
+    "prepare",
+    "rebuild",
+    "scan_sql",
+    "scanned",
+    "scanned_hours",
+]
 
 Key = tuple[Any, ...]
 # The queries of a scan, in the order in which ``scanned`` wants their rows.
@@ -76,24 +85,26 @@ def rebuild(connection: sqlite3.Connection) -> None:
 
     It belongs into a transaction.
     """
-    named = queries.load()
     connection.execute("DELETE FROM rollup")
     connection.execute("UPDATE rollup_days SET before = 0")
     for cube in CUBES:
-        keys = [key for key in KEYS if key in cube or key in ("model", "provider")]
-        group_by = ["hour", *keys]
-        answers = (
-            connection.execute(scan_sql(named[name], group_by), (0, FOREVER_US)).fetchall()
-            for name in SCANS
-        )
-        groups = scanned(len(group_by), *answers)
-        add_rows(
-            connection,
-            (
-                (cube_name(cube), HOUR, key[0], _subject(keys, key[1:]), found)
-                for key, found in groups.items()
-            ),
-        )
+        add_rows(connection, scanned_hours(connection, cube))
+
+
+def scanned_hours(connection: sqlite3.Connection, cube: Iterable[str]) -> Iterator[Row]:
+    """Yield the rows of the hours of a cube as a scan has them.
+
+    The connection has the SQL function ``latency_bin``.
+    """
+    named = queries.load()
+    keys = [key for key in KEYS if key in cube or key in ("model", "provider")]
+    group_by = ["hour", *keys]
+    answers = (
+        connection.execute(scan_sql(named[name], group_by), (0, FOREVER_US)).fetchall()
+        for name in SCANS
+    )
+    for key, found in scanned(len(group_by), *answers).items():
+        yield cube_name(cube), HOUR, key[0], _subject(keys, key[1:]), found
 
 
 def _subject(keys: Sequence[str], values: Sequence[str]) -> tuple[str, ...]:

@@ -114,3 +114,41 @@ def test_a_migration() -> None:
         "",
         "Safe now: protocol: {preset: ksi, legacy_event: warn}",
     ]
+
+
+AUDIT: dict[str, Any] = {
+    "replies": 12, "unread": [], "unknown": 0, "without_event": [], "cubes": 8, "miscounted": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "lines"),
+    [
+        pytest.param(
+            {},
+            [
+                "✓ 12 replies read again: no block was lost",
+                "✓ calls that ran: each has its event",
+                "✓ 8 tables of counts: as a full scan has them",
+            ],
+            id="sound",
+        ),
+        pytest.param(
+            {
+                "unread": ["c1", "c2", "c3", "c4", "c5"],
+                "without_event": [["c1", 2]],
+                "miscounted": ["tool"],
+                "unknown": 3,
+            },
+            [
+                "✗ 12 replies read again: 5 hold more blocks: c1, c2, c3, 2 more",
+                "✗ calls that ran: 1 have no event: c1.2",
+                "✗ 8 tables of counts: 1 are wrong: tool",
+                "  of 3 replies it is not known how they were read",
+            ],
+            id="unsound",
+        ),
+    ],
+)
+def test_an_audit(found: dict[str, Any], lines: list[str]) -> None:
+    assert list(advice.audit(AUDIT | found, PLAIN)) == lines
