@@ -9,7 +9,7 @@ import anyio
 import msgspec
 
 from ksi_daemon.conversation import Answer, Cutoff, Inbound, Session
-from ksi_daemon.errors import Conflict, Denied, InvalidData, KsiError, NotFound
+from ksi_daemon.errors import Conflict, Denied, InvalidData, KsiError, NotFound, ProviderError
 from ksi_daemon.events import ErrorInfo, Outcome
 from ksi_daemon.providers.model import Price
 from ksi_daemon.router import (
@@ -24,8 +24,10 @@ from ksi_daemon.router import (
 from ksi_daemon.security import SYSTEM
 from ksi_daemon.services.completions.exchange import Exchange
 from ksi_daemon.services.completions.manners import Manners
+from ksi_daemon.services.completions.records import failure_row
 from ksi_daemon.services.completions.single import Ask, Making, check, complete
 from ksi_daemon.services.completions.turnstile import Turnstile
+from ksi_daemon.work import Statement
 
 __all__ = ["Completions"]
 
@@ -104,6 +106,10 @@ class Completions:
             with scope:
                 price = provider.price or self.price_of(data.model or provider.model)
                 return await complete(data, provider, price, ctx)
+        except ProviderError as exc:
+            row = failure_row(f"{request_id}.error", None, provider, exc.code)
+            self._tell("completion:error", ctx, {"error": exc.info()}, exc.info(), (row,))
+            raise
         except KsiError as exc:
             self._tell("completion:error", ctx, {"error": exc.info()}, exc.info())
             raise
@@ -157,7 +163,12 @@ class Completions:
         return exchange is not None
 
     def _tell(
-        self, event: str, ctx: Context, data: dict[str, Any], error: ErrorInfo | None = None
+        self,
+        event: str,
+        ctx: Context,
+        data: dict[str, Any],
+        error: ErrorInfo | None = None,
+        rows: tuple[Statement, ...] = (),
     ) -> None:
         outcome = Outcome("failed", error=error) if error else None
         told = {"request_id": ctx.event.id, **data}
@@ -168,5 +179,7 @@ class Completions:
                 principal=SYSTEM,
                 cause=ctx.event,
                 outcome=outcome,
+                event_id=f"{ctx.event.id}.error" if error else None,
+                statements=rows,
             )
         )

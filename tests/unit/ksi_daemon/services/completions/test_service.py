@@ -185,3 +185,21 @@ async def test_the_exchange_of_an_agent_that_ended_hides_none_of_its_successor()
             ("r2", "stop"),
         ]
         assert await under_way() == []
+
+
+async def test_replies_that_never_came_count_in_reliability(var: Path) -> None:
+    gone = {"error": {"message": "no", "code": "provider_timeout"}}
+    async with asked(var, gone, gone) as (peer, _):
+        again = {"agent_id": "ada", "message": "Again.", "wait": True}
+        assert (await peer.ask("agent:send", again))["finish_reason"] == "provider_timeout"
+        provider = {"type": "scripted", "replies": [gone]}
+        with pytest.raises(KsiError):
+            await peer.ask("completion:run", {"prompt": "Hi.", "provider": provider})
+        asked_for = {"group_by": ["agent"]}
+        rows = (await peer.ask("monitor:reliability", asked_for))["rows"]
+        exact = await peer.ask("monitor:reliability", {**asked_for, "exact": True})
+    assert [(row["agent"], row["errors"], row["faults"]["provider"]) for row in rows] == [
+        (None, 1, 1),
+        ("ada", 2, 2),
+    ]
+    assert exact["rows"] == rows
