@@ -7,6 +7,7 @@ forbids an event is raised; the router logs it as a refusal.
 
 from __future__ import annotations
 
+import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Container, Iterator
 from typing import Any, Final, NamedTuple, Protocol
@@ -18,6 +19,7 @@ from ksi_daemon.errors import ApprovalRequired, Denied, InvalidData, UnknownEven
 from ksi_daemon.events import Event
 from ksi_daemon.registry import Handler, Registry
 from ksi_daemon.security import Permit, Principal, Right, Situation
+from ksi_daemon.security.buckets import Buckets
 from ksi_daemon.security.redaction import Redactor
 from ksi_daemon.submission import Submission
 from ksi_daemon.work import Statement
@@ -29,10 +31,13 @@ MAX_ROOTS: Final = 16_384
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Bounds on what one story may cost: *hops* from its first event, *events_per_root* in all."""
+    """Bounds on what one story may cost: *hops* from its first event, *events_per_root* in all;
+    and on how fast one agent submits events, with what acts for it, and how many at once."""
 
     hops: int = 16
     events_per_root: int = 256
+    agent_events_per_s: float = 10.0
+    agent_events_burst: int = 100
     handler_timeout_s: float = 30.0
 
 
@@ -69,6 +74,7 @@ class Admission:
         self._registry = registry
         self.limits = limits
         self._redactor = redactor
+        self._buckets = Buckets()
         self._roots: OrderedDict[str, int] = OrderedDict()
 
     def admit(self, submission: Submission, event: Event) -> Admitted:
@@ -121,6 +127,10 @@ class Admission:
         """Return what the words of conditions mean for *principal* in *story*."""
         return Situation(principal.agent_id or "", principal.parent, story, self.children_of)
 
+    def resume(self, story: str, size: int) -> None:
+        """Count the events that *story* had in an earlier run of the daemon."""
+        self._roots[story] = max(size, self._roots.get(story, 0))
+
     def forget(self, family: str) -> None:
         """Forget what was taken of the purses of a *family* that is no more."""
         for purse in [each for each in self.used if each.startswith(f"{family}/")]:
@@ -144,6 +154,7 @@ class Admission:
             )
         if principal.kind == "client":
             return
+        self._check_rate(principal)
         count = self._roots.pop(event.correlation_id, 0) + 1
         self._roots[event.correlation_id] = count
         if len(self._roots) > MAX_ROOTS:
@@ -152,6 +163,20 @@ class Admission:
             raise Denied(
                 f"this story has {count} events, the limit is {self.limits.events_per_root}",
                 code="root_budget",
+            )
+
+    def _check_rate(self, principal: Principal) -> None:
+        if principal.agent_id is None:
+            return
+        per_s, burst = self.limits.agent_events_per_s, self.limits.agent_events_burst
+        now = time.monotonic()
+        wait = self._buckets.take(principal.agent_id, now, per_s=per_s, burst=burst)
+        if wait:
+            raise Denied(
+                f"agent:{principal.agent_id} submits more than {per_s:g} events a second",
+                code="rate_limit",
+                hint=f"it may again in {wait:.1f} s",
+                retryable=True,
             )
 
     def _check_approval(self, submission: Submission, event: Event) -> None:

@@ -29,6 +29,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Bytes = Annotated[int, msgspec.Meta(ge=1024, le=8 * 1024 * 1024)]
 Dollars = Annotated[float, msgspec.Meta(gt=0)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+Rate = Annotated[float, msgspec.Meta(gt=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
@@ -103,10 +104,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_turns: Count = 25
     max_mistakes: Count = 3
     max_identical_turns: Count = 3
+    max_same_calls: Count = 5
     max_exchange_tokens: Count | None = None
     max_exchange_usd: Dollars | None = None
     max_exchange_s: Seconds | None = None
     max_agents: Count = 20_000
+    agent_events_per_s: Rate = 10.0
+    agent_events_burst: Count = 100
+    agent_spawns_per_s: Rate = 1.0
+    agent_spawns_burst: Count = 5
     max_spawn_depth: Count = 3
     max_children: Count = 5
     max_descendants: Count = 32

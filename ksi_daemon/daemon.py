@@ -456,7 +456,11 @@ def _agents(
         defaults=defaults,
         max_agents=settings.max_agents,
         family=FamilyLimits(
-            settings.max_spawn_depth, settings.max_children, settings.max_descendants
+            settings.max_spawn_depth,
+            settings.max_children,
+            settings.max_descendants,
+            settings.agent_spawns_per_s,
+            settings.agent_spawns_burst,
         ),
     )
     return agents, mailboxes

@@ -7,7 +7,7 @@
     │   ├── UnknownEvent        unknown_event
     │   ├── InvalidData         args_schema, depth_limit, holds_secret
     │   ├── Denied              denied, tainted, budget_spent, hop_limit, root_budget,
-    │   │                       spawn_limit
+    │   │                       spawn_limit, rate_limit
     │   │   └── ApprovalRequired  approval_required
     │   ├── HandlerFailed       handler_failed
     │   └── HandlerTimeout      handler_timeout

@@ -45,13 +45,14 @@ ResultStyle = Literal["user", "tool", "native", "auto"]
 
 class LoopLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds on one exchange: replies of the model, calls in one reply, turns in a row with
-    nothing but mistakes, turns in a row with the very same text, tokens, US dollars, seconds.
-    None does not bound."""
+    nothing but mistakes, turns in a row with the very same text, calls that are the same and come
+    to the same, tokens, US dollars, seconds. None does not bound."""
 
     turns: int = 25
     calls: int = 64
     mistakes: int = 3
     identical: int = 3
+    same_calls: int = 5
     tokens: int | None = None
     usd: float | None = None
     wall_s: float | None = None

@@ -60,6 +60,8 @@ def limits(settings: Settings) -> Limits:
     return Limits(
         hops=settings.max_hops,
         events_per_root=settings.max_events_per_root,
+        agent_events_per_s=settings.agent_events_per_s,
+        agent_events_burst=settings.agent_events_burst,
         handler_timeout_s=settings.handler_timeout_s,
     )
 
@@ -77,6 +79,7 @@ def defaults(settings: Settings) -> Defaults:
         turns=settings.max_turns,
         mistakes=settings.max_mistakes,
         identical=settings.max_identical_turns,
+        same_calls=settings.max_same_calls,
         tokens=settings.max_exchange_tokens,
         usd=settings.max_exchange_usd,
         wall_s=settings.max_exchange_s,

@@ -230,6 +230,11 @@ class LogReader:
         """Return how many children and descendants agents have had, by the spawn's event."""
         return [(row[0], row[1], row[2]) for row in await self._rows(self._queries["spawns"])]
 
+    async def story_size(self, correlation_id: str) -> int:
+        """Return how many events of a story count against its budget: none of a client's own, no
+        notices."""
+        return int((await self._rows(self._queries["story_size"], (correlation_id,)))[0][0])
+
     async def purses(self) -> dict[str, int]:
         """Return how often rights with a budget were used, by their purses."""
         return {row[0]: row[1] for row in await self._rows(self._queries["purses"])}

@@ -66,7 +66,12 @@ def reply(number: int, *, calling: bool) -> str:
 async def daemon(durability: str) -> AsyncIterator[tuple[Path, Peer]]:
     """Run a daemon in this process; yield its socket and a connection."""
     with tempfile.TemporaryDirectory(prefix="ksi-") as directory:
-        settings = {"durability": durability, "max_events_per_root": 10**9, "max_agents": 20_000}
+        settings = {
+            "durability": durability,
+            "max_events_per_root": 10**9,
+            "max_agents": 20_000,
+            "agent_events_burst": 10**9,
+        }
         async with (
             running_daemon(Path(directory, "v"), **settings) as socket,
             connected(socket) as peer,

@@ -104,7 +104,7 @@ async def test_S004_29_row_of_the_table_for_a_provider_that_does_none(
 async def test_S004_30_a_provider_that_lies_is_understood() -> None:
     replies = [f"{n} {FENCE}" for n in range(3)]
     replies = [reply.replace("~~~tool_call", "\n~~~tool_call", 1) for reply in replies]
-    async with house() as at:
+    async with house(max_same_calls=9) as at:
         answer = await told(at, *replies, "Done.")
         assert len(at.requests[-1].tools) == 1
         result = f"Tool Result (state:get):\n{VALUE}"

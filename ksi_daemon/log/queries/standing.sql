@@ -10,6 +10,11 @@ SELECT name, spec, agent_id, event_id, due, fires FROM timers ORDER BY due, name
 -- How many children and descendants agents have had, by the event that spawned them.
 SELECT spawn_id, children, descendants FROM spawns;
 
+-- name: story_size
+-- How many events of a story were submitted by agents and handlers.
+SELECT count(*) FROM events
+ WHERE correlation_id = ? AND source <> 'system' AND source NOT GLOB 'client:*';
+
 -- name: purses
 -- How often rights with a budget were used.
 SELECT purse, used FROM purses;

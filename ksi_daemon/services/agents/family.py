@@ -7,6 +7,7 @@ not counted; each such agent is the root of a family.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Container, Iterable
 
@@ -17,6 +18,7 @@ from ksi_daemon.errors import Denied
 from ksi_daemon.log import statements
 from ksi_daemon.loop import LoopLimits
 from ksi_daemon.security import held
+from ksi_daemon.security.buckets import Buckets
 from ksi_daemon.services.agents.spec import Spec, loop_limits
 from ksi_daemon.work import Statement
 
@@ -25,11 +27,13 @@ __all__ = ["Families", "FamilyLimits", "adopted", "shrunk"]
 
 class FamilyLimits(msgspec.Struct, frozen=True):
     """Bounds on one family: generations below its root, children of one agent in its life,
-    descendants of the root in all."""
+    descendants of the root in all; how many one agent spawns a second, and at once."""
 
     depth: int = 3
     children: int = 5
     descendants: int = 32
+    spawns_per_s: float = 1.0
+    spawns_burst: int = 5
 
 
 class Families:
@@ -37,6 +41,7 @@ class Families:
 
     def __init__(self, limits: FamilyLimits) -> None:
         self._limits = limits
+        self._buckets = Buckets()
         self._children: Counter[str] = Counter()  # by spawn_id
         self._descendants: Counter[str] = Counter()  # by root_id
         self._living: Counter[str] = Counter()  # by root_id
@@ -51,7 +56,7 @@ class Families:
                 self._descendants[spawn_id] = descendants
 
     def check(self, parent: Spec) -> None:
-        """Raise Denied (``spawn_limit``) if *parent* may not have another child."""
+        """Raise Denied (``spawn_limit``, ``rate_limit``) if *parent* may not have another child."""
         name, limits = f"agent:{parent.agent_id}", self._limits
         if parent.depth >= limits.depth:
             raise _limit(f"{name} is of generation {parent.depth}, the limit is {limits.depth}")
@@ -59,6 +64,15 @@ class Families:
             raise _limit(f"{name} has spawned {limits.children} agents, which is the limit")
         if self._descendants[parent.root_id] >= limits.descendants:
             raise _limit(f"the family of {name} has had {limits.descendants} members, the limit")
+        per_s, burst = limits.spawns_per_s, limits.spawns_burst
+        wait = self._buckets.take(parent.spawn_id, time.monotonic(), per_s=per_s, burst=burst)
+        if wait:
+            raise Denied(
+                f"{name} spawns more than {per_s:g} agents a second",
+                code="rate_limit",
+                hint=f"it may again in {wait:.1f} s",
+                retryable=True,
+            )
 
     def begin(self, spec: Spec) -> None:
         """Count an agent as living."""

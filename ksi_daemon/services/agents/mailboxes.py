@@ -63,6 +63,8 @@ class AgentReader(Protocol):
 
     async def purses(self) -> dict[str, int]: ...
 
+    async def story_size(self, correlation_id: str) -> int: ...
+
     async def said(self) -> list[tuple[str, bytes]]: ...
 
     async def usage(self, agent_id: str) -> AgentUsage: ...
@@ -150,6 +152,8 @@ class Mailboxes:
         if cause is None:
             log.warning("message_without_event", request_id=pending.request_id)
             return
+        story = cause.correlation_id
+        self._router.admission.resume(story, await self.reader.story_size(story))
         inbound = Inbound(
             cause=cause,
             content=pending.content,

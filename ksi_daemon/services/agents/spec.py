@@ -182,6 +182,7 @@ def loop_limits(limits: Limits, defaults: LoopLimits) -> LoopLimits:
         calls=limits.calls or defaults.calls,
         mistakes=limits.mistakes or defaults.mistakes,
         identical=defaults.identical,
+        same_calls=defaults.same_calls,
         tokens=limits.tokens or defaults.tokens,
         usd=limits.usd or defaults.usd,
         wall_s=limits.wall_s or defaults.wall_s,

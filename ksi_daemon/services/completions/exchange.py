@@ -282,6 +282,7 @@ class Exchange:
             on_malformed=self._manner.agreement.on_malformed,
             refused=refused,
             provable=self._manner.has_nonce,
+            repeated=self._progress.repeated(done),
         )
         completion_id, text = kept.event.id, kept.completion.text
         mended = self._progress.judge(done, text, completion_id, kept.turn)

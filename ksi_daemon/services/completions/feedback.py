@@ -45,6 +45,10 @@ _HELD: Final = MappingProxyType(
 _PROVE: Final = "write it again with the key that your instructions name now."
 _CHANGE: Final = "write it with arguments of your own."
 _REFUSED: Final = "Not run: the reply holds something that is refused, so nothing of it was run."
+_IN_VAIN: Final = (
+    "You have made the very same {} call several times, and it came to the same each time."
+    " Do something else, or end."
+)
 _AGAIN: Final = "Nothing of your reply was run. Send the whole reply again, as it should be."
 
 
@@ -65,18 +69,20 @@ def answers(
     on_malformed: OnMalformed,
     refused: bool = False,
     provable: bool = False,
+    repeated: Sequence[str] = (),
 ) -> list[Message]:
     """Return the messages that answer a reply's blocks, none if nothing needs an answer.
 
     First the results, *told_each*, in the order of the calls; those of native calls come first.
     All that is wrong with blocks in the text is one message of the user behind them. *refused*:
     no block of the reply was run. *provable*: the agent's next prompt has a key with which it can
-    say that a call is its own.
+    say that a call is its own. *repeated*: the tools that it calls again and again in vain.
     """
     told = [message for message in told_each if message is not None]
     parts = list(_corrections([each.block for each in done], on_malformed, provable=provable))
     if refused:
         parts.append(_AGAIN)
+    parts += [_IN_VAIN.format(name) for name in dict.fromkeys(repeated)]
     return [*told, Message("user", "\n\n".join(parts))] if parts else told
 
 

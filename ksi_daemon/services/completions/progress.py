@@ -23,6 +23,11 @@ __all__ = ["FAILURES", "Counts", "Fault", "Progress"]
 # For providers that do not tell their usage: a budget must not fail open.
 CHARACTERS_PER_TOKEN: Final = 4
 
+# A model is told so many calls before it is stopped.
+_WARN_BEFORE: Final = 2
+# Different calls of one exchange that are counted; the oldest is forgotten beyond that.
+MAX_SAME: Final = 32
+
 # Ends that are none of the agent's own, and what a person is told of them.
 FAILURES: Final = {
     "max_iterations": "the agent came to the limit of its turns",
@@ -52,7 +57,7 @@ class Fault(msgspec.Struct, frozen=True, array_like=True):
 class Counts(msgspec.Struct, omit_defaults=True):
     """The counts of one exchange after *turn* turns: *tokens* and US dollars, *seconds* on the
     clock, and in a row: replies *refused*, turns of *mistakes*, *repeats* of the reply with digest
-    *last*. *faults* are not made good yet."""
+    *last*. *faults* are not made good yet. *same* counts calls by what they were and came to."""
 
     turn: int = 0
     tokens: int = 0
@@ -63,6 +68,7 @@ class Counts(msgspec.Struct, omit_defaults=True):
     repeats: int = 0
     last: str = ""
     faults: tuple[Fault, ...] = ()
+    same: dict[str, int] = {}
 
 
 class Progress:
@@ -129,6 +135,25 @@ class Progress:
         counts.last = reply
         return made_good
 
+    def repeated(self, done: Sequence[Done]) -> list[str]:
+        """Count the calls of a turn; return the tools that were called again and again in vain.
+
+        A call that comes to something else each time, such as one that looks whether something
+        has changed yet, is not in vain.
+        """
+        same = self.counts.same
+        tools: list[str] = []
+        for each in done:
+            if each.report is None or each.receipt:
+                continue
+            key = _outcome_digest(each)
+            same[key] = same.pop(key, 0) + 1
+            if same[key] >= self._limits.same_calls - _WARN_BEFORE:
+                tools.append(each.report.name)
+        for oldest in [*same][:-MAX_SAME]:
+            del same[oldest]
+        return tools
+
     def end(self) -> str | None:
         """Return why the model must not be asked again, None if it may be."""
         if self.spent() is not None:
@@ -139,7 +164,10 @@ class Progress:
             return "retry_exhausted" if counts.refused > self._retries else None
         if counts.mistakes >= self._limits.mistakes:
             return "consecutive_mistakes"
-        return "no_progress" if counts.repeats >= self._limits.identical else None
+        again = max(counts.same.values(), default=0)
+        if counts.repeats >= self._limits.identical or again >= self._limits.same_calls:
+            return "no_progress"
+        return None
 
     def spent(self) -> str | None:
         """Say which budget is used up, None if none is."""
@@ -181,6 +209,15 @@ def _digest(text: str, done: Sequence[Done]) -> str:
     calls = [(each.name, each.args) if isinstance(each, Call) else each.excerpt for each in founds]
     written = msgspec.json.encode((text, calls))
     return blake2b(written, digest_size=8).hexdigest()
+
+
+def _outcome_digest(done: Done) -> str:
+    """Return what a call and its end are known by."""
+    found, report = done.block.found, done.report
+    args = found.args if isinstance(found, Call) else None
+    error = report and report.error and (report.error.code, report.error.message)
+    written = (report and (report.name, report.status, report.result), args, error)
+    return blake2b(msgspec.json.encode(written, order="deterministic"), digest_size=8).hexdigest()
 
 
 def _tokens(characters: int) -> int:

@@ -246,6 +246,8 @@ def test_every_time_and_size_has_its_unit_in_its_name() -> None:
         "drain_timeout_s": 10.0,
         "handler_timeout_s": 30.0,
         "retention_days": 30.0,
+        "agent_events_per_s": 10.0,
+        "agent_spawns_per_s": 1.0,
     }
     settings = msgspec.structs.asdict(Settings(var="v"))
     assert {name: value for name, value in settings.items() if type(value) is float} == units
