@@ -78,8 +78,13 @@ class Output:
 
 
 def wants_color(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Say whether *stream* takes colours: a terminal, unless NO_COLOR is set or it is dumb."""
-    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    """Say whether *stream* gets colours: a terminal that is not dumb does, or any with FORCE_COLOR
+    set, but none with NO_COLOR. A variable that is empty is not set."""
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and environ.get("TERM") != "dumb"
 
 
 def complain(error: KsiError) -> None:

@@ -41,6 +41,14 @@ def test_which_form(
         pytest.param(Terminal(), {"NO_COLOR": "1"}, False, id="NO_COLOR"),
         pytest.param(Terminal(), {"NO_COLOR": ""}, True, id="NO_COLOR that is empty"),
         pytest.param(Terminal(), {"TERM": "dumb"}, False, id="a dumb terminal"),
+        pytest.param(io.StringIO(), {"FORCE_COLOR": "1"}, True, id="FORCE_COLOR"),
+        pytest.param(io.StringIO(), {"FORCE_COLOR": ""}, False, id="FORCE_COLOR that is empty"),
+        pytest.param(
+            Terminal(),
+            {"FORCE_COLOR": "1", "NO_COLOR": "1"},
+            False,
+            id="NO_COLOR has the last word",
+        ),
     ],
 )
 def test_colors(stream: io.StringIO, environ: dict[str, str], color: bool) -> None:
