@@ -18,6 +18,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 
 from ksi_daemon.testing import connected, running_daemon, short_directory
 from tests.node_programs import node, program
@@ -182,12 +183,18 @@ async def test_a_host_that_listens_is_told_of_new_tools(host: Any) -> None:
         profile.parent.mkdir(parents=True)
         profile.write_text("---\ncomponent_type: profile\nallow: [new]\n---\n")
         async with (
-            running_daemon(var, http_port=0, components=str(directory / "c")),
+            running_daemon(var, http_port=0, components=str(directory / "c")) as path,
             host(var) as client,
-            client.listen(tools_list_changed=True) as changes,
+            client.listen(
+                tools_list_changed=True, resource_subscriptions=["ksi://events"]
+            ) as changes,
         ):
+            news = aiter(changes)
             assert (await client.list_tools()).tools == []
             (var / "plugins").mkdir()
             (var / "plugins" / "new.py").write_text(text)
-            await anext(aiter(changes))
+            assert await anext(news) == ToolsListChanged()
             assert [each.name for each in (await client.list_tools()).tools] == ["new"]
+            async with connected(path) as peer:
+                await peer.ask("system:mark", {"label": "x"})
+            assert await anext(news) == ResourceUpdated("ksi://events")

@@ -351,6 +351,42 @@ async def test_the_daemon_stops_while_a_call_runs(house: Path) -> None:
                 pass
 
 
+async def test_a_host_that_watches_the_log_is_told_when_it_grows(house: Path) -> None:
+    async with (
+        served(house) as var,
+        host(var) as this,
+        connected(var / "run" / "daemon.sock") as peer,
+    ):
+        for address in ("ksi://events?pattern=system:*", "ksi://stories/1"):
+            assert (await this.ask("resources/subscribe", uri=address))["result"] == {}
+        assert (await this.ask("resources/unsubscribe", uri="ksi://stories/1"))["result"] == {}
+        wrong = await this.ask("resources/subscribe", uri="ksi://nothing")
+        assert wrong["error"]["data"]["code"] == "not_found"
+        await peer.ask("system:mark", {"label": "x"})
+        assert await this.read() == {
+            "jsonrpc": "2.0",
+            "method": "notifications/resources/updated",
+            "params": {"uri": "ksi://events?pattern=system:*"},
+        }
+        # What it does itself is no news, nor is what it does not watch any more.
+        await this.call("monitor_get_stats")
+        await this.ask("resources/unsubscribe", uri="ksi://events?pattern=system:*")
+        await peer.ask("system:mark", {"label": "y"})
+        with anyio.move_on_after(1.5) as waiting:
+            await this.read()
+        assert waiting.cancelled_caught
+
+
+async def test_it_may_not_watch_without_end(house: Path) -> None:
+    async with served(house) as var, host(var) as this:
+        for number in range(256):
+            await this.ask("resources/subscribe", uri=f"ksi://events/{number}")
+        refused = await this.ask("resources/subscribe", uri="ksi://events/256")
+        assert refused["error"]["message"] == "256 resources are watched already"
+        again = await this.ask("resources/subscribe", uri="ksi://events/1")
+        assert again["result"] == {}
+
+
 async def test_a_host_is_told_when_tools_come_and_go(house: Path) -> None:
     async with served(house) as var, host(var, {"profile": "all"}) as this:
         plugin = anyio.Path(house / "p" / "things.py")
