@@ -17,7 +17,7 @@ from typing import Any, Final
 import anyio
 import structlog
 
-from ksi_daemon import __version__, upkeep
+from ksi_daemon import __version__, failpoints, upkeep
 from ksi_daemon.config import Settings, load, var_directory
 from ksi_daemon.daemon import STORAGE_EXIT, Daemon
 from ksi_daemon.errors import Conflict, KsiError, StorageError, UsageError
@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = load(flags)
         os.umask(0o077)  # whatever is made from here on is ours alone
         _configure_logging(settings)
+        if "KSI_FAILPOINT" in os.environ:
+            failpoints.install(os.environ["KSI_FAILPOINT"])
         daemon = Daemon(
             settings, manager=ServiceManager(os.environ), read_settings=partial(load, flags)
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ from ksi_daemon.feed import Feed
 from ksi_daemon.files import FileStore
 from ksi_daemon.log import EventLog
 from ksi_daemon.log.inbox import Inbox
+from ksi_daemon.log.mounts import check_local
 from ksi_daemon.log.purses import purse_used
 from ksi_daemon.log.reader import LogReader
 from ksi_daemon.plugins import Plugins
@@ -154,6 +156,8 @@ class Daemon:
         settings = self.settings
         private_directory(settings.var_path)
         private_directory(settings.socket_path.parent)
+        if not settings.allow_network_fs:
+            check_local(settings.var_path)
         with held(settings.lock_path), _unwrapped():
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch_signals, tasks.cancel_scope)
@@ -200,11 +204,21 @@ class Daemon:
     async def _recover(self, router: Router, event_log: EventLog, house: House) -> None:
         """Bring back what an earlier run left, and say so in the log."""
         found = await house.plugins.load()
+        started, pending = time.perf_counter(), await event_log.reader.pending_messages()
         servers = await house.mcp.restore(self._mcp_servers)
         lost = await _end_unfinished(event_log)
         restored = await house.agents.restore()
         await house.approvals.restore()
         rules, timers = await house.rules.restore(), await house.timers.restore()
+        if lost or pending:
+            interrupted = sum(message.taken for message in pending)
+            recovered = {
+                "redispatched": len(pending) - interrupted,
+                "unknown": lost,
+                "interrupted": interrupted,
+                "ms": round((time.perf_counter() - started) * 1000, 3),
+            }
+            (await router.notify("system:recovered", recovered)).result()
         data = {
             "lost": lost,
             "agents": restored,

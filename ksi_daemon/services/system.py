@@ -41,6 +41,7 @@ class System:
 
     NOTICES: Final = (
         Notice("system:started", "The daemon serves; what recovery found is in the data."),
+        Notice("system:recovered", "The daemon had died: what it left was found and brought on."),
         Notice("system:reloaded", "The settings were read again; what changed is in the data."),
         Notice("system:not_reloaded", "The settings make no sense; the old ones stay in force."),
         Notice("system:stopping", "The daemon takes no more requests and ends what is under way."),
