@@ -7,7 +7,9 @@ and a log is its owner's: so nothing is shown before the link with the one-time 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from html import escape
 from typing import Any, Final
+from urllib.parse import quote
 
 from ksi_daemon.log.queries import Ready
 
@@ -31,16 +33,17 @@ _VIEWS: Final[dict[str, dict[str, Any]]] = {
         "description": "How many calls of each model and dialect came to good.",
         "sort": "rate",
     },
-    "v_tree": {"description": "Stories: ask for one correlation_id, sorted by path.", "size": 50},
+    "v_tree": {"description": "Stories, by correlation_id and path.", "size": 50},
     "v_diagnostics": {
         "description": "What was noted about replies.",
         "facets": ["code", "agent_id"],
     },
 }
-# What only ksi itself has a use for.
+# What the views show better, and what only ksi itself has a use for.
 _ASIDE: Final = (
-    "anchor", "approvals", "fixes", "kept_events", "manners", "mcp_servers", "purses", "readings",
-    "rollup", "rollup_days", "rules", "spawns", "sqlite_sequence", "timers", "verdicts",
+    "anchor", "approvals", "attempts", "completions", "corrections", "events", "failures", "fixes",
+    "kept_events", "manners", "mcp_servers", "outcomes", "purses", "readings", "rollup",
+    "rollup_days", "rules", "spawns", "sqlite_sequence", "timers", "verdicts",
 )  # fmt: skip
 _SETTINGS: Final = {
     "allow_download": "off",
@@ -56,11 +59,17 @@ def metadata(database: str, queries: Iterable[Ready]) -> dict[str, Any]:
     *database* is its name there: that of the file without its suffix.
     """
     aside = {name: {"hidden": True} for name in _ASIDE}
-    canned = {
-        each.name: {"sql": each.sql, "title": each.title, "hide_sql": True} for each in queries
-    }
+    found = list(queries)
+    canned = {each.name: {"sql": each.sql, "title": each.title, "hide_sql": True} for each in found}
+    base = f"/{quote(database)}"
+    links = [(each.name, each.title) for each in found]
+    links += [(name, view["description"]) for name, view in _VIEWS.items()]
+    listed = "".join(
+        f'<li><a href="{base}/{name}">{escape(title)}</a></li>' for name, title in links
+    )
     return {
         "title": "ksi",
+        "description_html": f"<ul>{listed}</ul>",
         "allow": {"id": "root"},
         "databases": {database: {"tables": {**_VIEWS, **aside}, "queries": canned}},
     }

@@ -35,8 +35,12 @@ class Browser:
         self._opener.open(self.link, timeout=10).close()
 
     def get(self, path: str) -> Any:
+        return json.loads(self.page(path))
+
+    def page(self, path: str) -> str:
         with self._opener.open(self.link.partition("/-/")[0] + path, timeout=10) as response:
-            return json.load(response)
+            text: str = response.read().decode()
+            return text
 
 
 @pytest.fixture(scope="module")
@@ -101,13 +105,18 @@ def test_a_ready_query_answers(browser: Browser, name: str) -> None:
     assert browser.get(f"/events/{name}.json?_shape=array")
 
 
-def test_what_ksi_alone_has_a_use_for_is_aside(browser: Browser) -> None:
-    tables = browser.get("/events.json")["tables"]
-    shown = {each["name"] for each in tables if not each["hidden"]}
-    assert shown == {
-        "agents", "attempts", "completions", "corrections", "events", "failures", "messages",
-        "outcomes", "state",
-    }  # fmt: skip
+def test_the_views_stand_before_the_tables(browser: Browser) -> None:
+    found = browser.get("/events.json")
+    shown = {each["name"] for each in found["tables"] if not each["hidden"]}
+    assert shown == {"agents", "messages", "state"}
+    assert "v_events" in {each["name"] for each in found["views"]}
+
+
+def test_every_link_of_the_first_page_leads_somewhere(browser: Browser) -> None:
+    links = re.findall(r'<li><a href="(/events/\w+)">', browser.page("/"))
+    assert len(links) == len(queries.ready()) + 5
+    for link in links:
+        assert browser.get(f"{link}.json")
 
 
 def test_nothing_is_written(browser: Browser, night: Path) -> None:
