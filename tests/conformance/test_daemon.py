@@ -140,6 +140,29 @@ async def test_S002_31_usage_and_reliability() -> None:
     assert handled / sum(row["seen"] for row in rows.values()) == 5 / 6
 
 
+async def test_S002_29_S002_32_the_report_says_which_phase_is_safe() -> None:
+    complex_ = {"status": "two\nlines"}
+    others = [tool_use("agent:status", complex_ | {"n": n}, n) for n in range(20)]
+
+    async def phases(ksi: Client) -> dict[str, str]:
+        asked = {"include": ["migration"]}
+        found = (await ksi.request("monitor:reliability", asked))["migration"]
+        return {phase["legacy_event"]: phase["verdict"] for phase in found["phases"]}
+
+    async with house() as (ksi, _):
+        assert set((await phases(ksi)).values()) == {"safe", "too few calls"}
+        await spawn(ksi, "\n".join(others), "Done.")
+        await send(ksi)
+        assert set((await phases(ksi)).values()) == {"safe"}
+        await spawn(ksi, event("agent:status", {"status": "one"}), agent_id="simple")
+        await send(ksi, agent_id="simple")
+        expected = {"warn": "safe", "reject_complex": "safe", "reject": "not yet"}
+        assert await phases(ksi) == expected
+        await spawn(ksi, event("agent:status", complex_), agent_id="old")
+        await send(ksi, agent_id="old")
+        assert await phases(ksi) == expected | {"reject_complex": "not yet"}
+
+
 async def test_S002_37_routed_and_logged_with_its_span() -> None:
     text = "Here: " + tool_use("agent:status", {"status": "ready"}) + " done."
     async with house() as (ksi, _):

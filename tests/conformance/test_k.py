@@ -241,12 +241,13 @@ async def test_K5_reliability_by_dialect_model_agent_and_time() -> None:
     async with house() as at:
         await at.spawn(f"{STATUS}\n{STATUS}\n{BROKEN}", "Done.", model="small")
         await at.send()
-        asked = {"group_by": ["agent", "model", "dialect", "hour"]}
+        asked = {"group_by": ["agent", "model", "dialect", "hour", "day"]}
         report = await at.ksi.request("monitor:reliability", asked)
     [row] = [row for row in report["rows"] if row["dialect"] == "event"]
     assert (row["agent"], row["model"]) == ("a", "small")
     assert (row["seen"], row["handled"], row["rejected"]) == (3, 2, 1)
     assert row["hour"].endswith(":00:00Z")
+    assert row["day"] == row["hour"][:10]
 
 
 def conversation(at: House) -> list[str]:
