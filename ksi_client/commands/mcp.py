@@ -55,11 +55,9 @@ def _entry(session: Session, profile: str | None) -> dict[str, object]:
     """Return how a program starts us, from whatever directory and environment it runs in."""
     started = Path(sys.argv[0])
     command = [os.path.abspath(started)] if started.name == "ksi" else _module()
-    where = (
-        ["--socket", os.path.abspath(session.socket)]
-        if session.socket
-        else ["--var", os.path.abspath(session.var_path)]
-    )
+    var, socket = os.path.abspath(session.var_path), os.path.abspath(session.socket_path)
+    below = Path(socket).is_relative_to(var)
+    where = ["--var", var] if below else ["--socket", socket]
     named = [] if profile is None else ["--profile", profile]
     return {"command": command[0], "args": [*command[1:], "mcp", *where, *named]}
 

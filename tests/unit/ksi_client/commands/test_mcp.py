@@ -62,6 +62,12 @@ def test_a_socket_is_named_where_one_was_given() -> None:
     assert entry["args"][-2:] == ["--socket", "/run/x/daemon.sock"]
 
 
+def test_a_socket_that_the_environment_names_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "KSI_SOCKET", "/run/y/daemon.sock")
+    entry = json.loads(ksi("mcp", "--config").stdout)["mcpServers"]["ksi"]
+    assert entry["args"][-2:] == ["--socket", "/run/y/daemon.sock"]
+
+
 def test_it_ends_with_its_input_and_says_nothing_else(tmp_path: Path) -> None:
     ended = ksi("mcp", "--var", str(tmp_path))
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

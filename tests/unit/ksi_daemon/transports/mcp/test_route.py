@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from structlog.testing import capture_logs
 
 from ksi_daemon.config import CONFIG_EXIT
 from ksi_daemon.errors import KsiError, UsageError
@@ -140,6 +141,19 @@ async def test_the_daemon_stops_at_once_though_a_stream_is_open(house: Path) -> 
             headers = await session(client)
             async with client.stream("GET", "/mcp", headers=headers) as stream:
                 assert stream.status_code == 200
+
+
+async def test_the_token_is_told_nowhere(house: Path) -> None:
+    with capture_logs() as logs:
+        async with served(house) as client:
+            await session(client)
+            for headers in ({}, {"authorization": "Bearer x"}, {"host": "evil.example"}):
+                answer = await client.post("/mcp", json=request("tools/list"), headers=headers)
+                token = client.headers["authorization"].removeprefix("Bearer ")
+                assert token not in answer.text
+    assert token not in str(logs)
+    found = [path for path in (house / "v").rglob("*") if path.is_file()]
+    assert [path.name for path in found if token.encode() in path.read_bytes()] == ["http.token"]
 
 
 async def test_a_profile_that_there_is_not_stops_the_start(house: Path) -> None:
