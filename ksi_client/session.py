@@ -13,7 +13,7 @@ from ksi_client.output import Output
 from ksi_client.paths import socket_path, var_directory
 from ksi_client.wire import PATIENCE_S
 
-__all__ = ["Session", "common"]
+__all__ = ["Session", "common", "located"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -51,7 +51,12 @@ def common(command: Command) -> Command:
     They go into the context's ``Session``, so ``ksi --json tail`` and ``ksi tail --json`` are
     the same.
     """
-    for option in reversed(_OPTIONS):
+    return _FORM(located(command))
+
+
+def located(command: Command) -> Command:
+    """Give *command* the options that say which daemon; its output has a form of its own."""
+    for option in reversed(_WHERE):
         command = option(command)
     return command
 
@@ -65,14 +70,14 @@ def _kept(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     return keep
 
 
-_OPTIONS: Final = (
-    click.option(
-        "--json/--text",
-        default=None,
-        expose_value=False,
-        callback=_kept("json"),
-        help="JSON lines or text; by default text on a terminal.",
-    ),
+_FORM: Final = click.option(
+    "--json/--text",
+    default=None,
+    expose_value=False,
+    callback=_kept("json"),
+    help="JSON lines or text; by default text on a terminal.",
+)
+_WHERE: Final = (
     click.option(
         "--var",
         metavar="DIR",
