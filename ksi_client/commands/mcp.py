@@ -32,7 +32,7 @@ def mcp(session: Session, profile: str | None, config: bool) -> None:
 
     \b
       ksi mcp --config > ksi.json
-      claude -p --mcp-config ksi.json 'Which of my agents made mistakes today, and why?'
+      claude -p 'Which agents made mistakes today?' --mcp-config ksi.json
 
     By itself it may read the whole log and change nothing (profile auditor); `--profile team`
     lets it write to agents, `--profile supervisor` start them. It may run without a daemon: then
