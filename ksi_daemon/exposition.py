@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["CONTENT_TYPE", "Family", "Labels", "exposition", "largest"]
+__all__ = ["CONTENT_TYPE", "Family", "Histogram", "Labels", "exposition", "largest"]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -22,7 +22,16 @@ class Family(NamedTuple):
     samples: Mapping[Labels, float]
 
 
-def exposition(families: Iterable[Family]) -> str:
+class Histogram(NamedTuple):
+    """How many values there were up to each upper bound, none counted twice, and their *sum*."""
+
+    name: str
+    help: str
+    counts: Mapping[float, int]
+    sum: float
+
+
+def exposition(families: Iterable[Family | Histogram]) -> str:
     """Return *families* as text; one without samples is left out."""
     return "".join(f"{line}\n" for family in families for line in _lines(family))
 
@@ -47,11 +56,31 @@ def largest(samples: Mapping[Labels, float], count: int, label: str) -> dict[Lab
     return found
 
 
-def _lines(family: Family) -> Iterator[str]:
-    if not family.samples:
-        return
-    yield f"# HELP {family.name} {family.help.translate(_ESCAPES)}"
-    yield f"# TYPE {family.name} {family.kind}"
-    for labels, value in sorted(family.samples.items()):
-        told = ",".join(f'{name}="{each.translate(_ESCAPES)}"' for name, each in labels)
-        yield f"{family.name}{{{told}}} {value:.16g}" if told else f"{family.name} {value:.16g}"
+def _lines(family: Family | Histogram) -> Iterator[str]:
+    if isinstance(family, Histogram):
+        yield from _head(family.name, family.help, "histogram")
+        yield from _buckets(family)
+    elif family.samples:
+        yield from _head(family.name, family.help, family.kind)
+        for labels, value in sorted(family.samples.items()):
+            yield _sample(family.name, labels, value)
+
+
+def _head(name: str, text: str, kind: str) -> Iterator[str]:
+    yield f"# HELP {name} {text.translate(_ESCAPES)}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _buckets(family: Histogram) -> Iterator[str]:
+    count = 0
+    for bound in sorted(family.counts):
+        count += family.counts[bound]
+        yield _sample(f"{family.name}_bucket", (("le", f"{bound:g}"),), count)
+    yield _sample(f"{family.name}_bucket", (("le", "+Inf"),), count)
+    yield _sample(f"{family.name}_sum", (), family.sum)
+    yield _sample(f"{family.name}_count", (), count)
+
+
+def _sample(name: str, labels: Labels, value: float) -> str:
+    told = ",".join(f'{label}="{each.translate(_ESCAPES)}"' for label, each in labels)
+    return f"{name}{{{told}}} {value:.16g}" if told else f"{name} {value:.16g}"

@@ -173,7 +173,8 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Gauges(msgspec.Struct, frozen=True):
     """How the writer fares: units *depth* and *bytes* wait now, the rest counts since the start.
 
-    *units* were committed in *batches*, *refused* were not; *last_batch* is the size of the last.
+    *units* were committed in *batches*, *refused* were not; *last_batch* is the size of the last,
+    and *batch_sizes* how many had at most 1, 2, 4, ... units, none counted twice.
     *wal_bytes* is what is still to be brought into the database, and grows while another program
     reads an old state of it.
     """
@@ -184,6 +185,7 @@ class Gauges(msgspec.Struct, frozen=True):
     units: int
     refused: int
     last_batch: int
+    batch_sizes: tuple[int, ...]
     last_seq: int
     wal_bytes: int
 

@@ -96,6 +96,7 @@ class LogWriter:
         self._closing = False
         self._depth = self._bytes = 0
         self._batches = self._units = self._refused = self._last_batch = 0
+        self._batch_sizes = [0] * (MAX_UNITS.bit_length())
         self._thread = threading.Thread(target=self._run, name="ksi-log-writer", daemon=True)
         self._thread.start()
 
@@ -113,6 +114,7 @@ class LogWriter:
             units=self._units,
             refused=self._refused,
             last_batch=self._last_batch,
+            batch_sizes=tuple(self._batch_sizes),
             last_seq=self._head.seq,
             wal_bytes=self._wal_bytes(),
         )
@@ -159,6 +161,7 @@ class LogWriter:
         """Tell the feed first, in seq order, then those who wait."""
         self._batches += 1
         self._last_batch = len(batch)
+        self._batch_sizes[(len(batch) - 1).bit_length()] += 1
         self._depth -= len(batch)
         self._bytes -= sum(weight for _, _, weight in batch)
         try:

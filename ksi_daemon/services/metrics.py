@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from ksi_daemon import __version__
 from ksi_daemon.events import Event, Outcome
-from ksi_daemon.exposition import CONTENT_TYPE, Family, Labels, exposition, largest
+from ksi_daemon.exposition import CONTENT_TYPE, Family, Histogram, Labels, exposition, largest
 from ksi_daemon.log.model import Gauges, GroupKey
 from ksi_daemon.router import Committed, Context, Nothing, Router, Subscription, handles
 
@@ -111,14 +111,14 @@ class Metrics:
         for name, text, value in self._gauges:
             yield _one(name, "gauge", text, value())
 
-    def _queues(self) -> Iterator[Family]:
+    def _queues(self) -> Iterator[Family | Histogram]:
         found = self._writer()
         yield _one("ksi_log_queue_units", "gauge", "What waits for the disk.", found.depth)
         yield _one("ksi_log_queue_bytes", "gauge", "Its size.", found.bytes)
-        yield _one("ksi_log_batches_total", "counter", "Commits.", found.batches)
+        sizes = {float(2**n): count for n, count in enumerate(found.batch_sizes)}
+        yield Histogram("ksi_log_batch_units", "Sizes of commits.", sizes, found.units)
         yield _one("ksi_log_units_total", "counter", "What was committed.", found.units)
         yield _one("ksi_log_refused_total", "counter", "What was not.", found.refused)
-        yield _one("ksi_log_last_batch_units", "gauge", "The last commit.", found.last_batch)
         yield _one("ksi_log_last_seq", "gauge", "The newest event.", found.last_seq)
         lag = found.last_seq - self._router.feed.last_seq
         yield _one("ksi_log_lag_events", "gauge", "Committed and not told of yet.", max(0, lag))

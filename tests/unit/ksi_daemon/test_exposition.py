@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from ksi_daemon.exposition import Family, Labels, exposition, largest
+from ksi_daemon.exposition import Family, Histogram, Labels, exposition, largest
 
 A, B, C = (("model", "a"),), (("model", "b"),), (("model", "c"),)
 
@@ -18,6 +18,21 @@ def test_a_family() -> None:
         'ksi_x_total{model="a"} 1.5\n'
         'ksi_x_total{model="b"} 2\n'
     )
+
+
+def test_a_histogram() -> None:
+    text = exposition([Histogram("ksi_x", "X.", {2: 3, 1: 5, 4: 0}, 11)])
+    assert text.splitlines()[1:] == [
+        "# TYPE ksi_x histogram",
+        'ksi_x_bucket{le="1"} 5',
+        'ksi_x_bucket{le="2"} 8',
+        'ksi_x_bucket{le="4"} 8',
+        'ksi_x_bucket{le="+Inf"} 8',
+        "ksi_x_sum 11",
+        "ksi_x_count 8",
+    ]
+    [family] = text_string_to_metric_families(text)
+    assert (family.type, len(family.samples)) == ("histogram", 6)
 
 
 def test_a_family_without_labels() -> None:

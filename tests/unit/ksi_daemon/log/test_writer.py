@@ -106,6 +106,7 @@ async def test_batches_are_bounded_in_units(path: Path, new_event: NewEvent) -> 
             assert writer.gauges().depth == 301
         await outcomes(futures)
         assert (writer.gauges().batches, writer.gauges().last_batch) == (3, 44)
+        assert writer.gauges().batch_sizes == (1, 0, 0, 0, 0, 0, 1, 0, 1)
 
 
 async def test_batches_are_bounded_in_bytes(path: Path, new_event: NewEvent) -> None:

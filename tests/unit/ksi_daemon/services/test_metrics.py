@@ -70,10 +70,12 @@ async def test_what_happened_is_counted() -> None:
     for result, value in {"handled": 1, "unknown": 1, "denied": 0}.items():
         assert sample(found, "ksi_calls_total", result=result, **form) == value
     assert sample(found, "ksi_tokens_total", model="scripted", direction="output")
-    batches, units = (sample(found, f"ksi_log_{name}_total") for name in ("batches", "units"))
+    batches, units = (sample(found, f"ksi_log_batch_units_{name}") for name in ("count", "sum"))
     assert batches
     assert units
     assert 1 <= batches <= units
+    assert sample(found, "ksi_log_batch_units_bucket", le="256") == batches
+    assert sample(found, "ksi_log_units_total") == units
 
 
 async def test_counters_of_calls_go_on_over_a_restart() -> None:
