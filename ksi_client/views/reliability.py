@@ -120,8 +120,8 @@ def _details(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     tries = row.get("tries") or []
     if tries and tries[0]["n"]:
         first, *later = (_percent(each["rate"]) for each in tries)
-        after = f"{', '.join(later)} after 1, 2, 3 corrections"
-        yield "came good", f"{first} at once; {after} (of {tries[0]['n']})"
+        after = f"; {', '.join(later)} after 1, 2, 3 corrections" if later[-1] != first else ""
+        yield "came good", f"{first} at once{after} (of {tries[0]['n']})"
     for name, field in (
         ("repaired", "repairs"),
         ("rejected", "rejections"),

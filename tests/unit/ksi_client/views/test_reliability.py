@@ -114,5 +114,11 @@ def test_details() -> None:
     ]
 
 
+def test_corrections_that_made_no_difference_are_not_told() -> None:
+    tries = [{"corrections": number, "n": 40, "rate": 1.0} for number in range(4)]
+    lines = list(reliability.details(["model"], [ROW | {"tries": tries}], PLAIN, 100))
+    assert lines[-1] == "  came good  100.0 at once (of 40)"
+
+
 def test_details_of_what_is_well_are_none() -> None:
     assert len(list(reliability.details(["model"], [ROW], PLAIN, 100))) == 2
