@@ -33,7 +33,7 @@ conformance: $(VENV)/.test
 	$(BIN)/pytest -q -m conformance
 
 faults: $(VENV)/.test
-	$(BIN)/pytest -q -m faults
+	$(BIN)/pytest -q -m faults -n auto --dist worksteal
 
 bench: $(VENV)/.bench
 	$(BIN)/python tests/bench/run.py
@@ -49,6 +49,7 @@ fuzz: $(VENV)/.fuzz
 # All that is random, for an hour instead of a minute.
 soak: $(VENV)/.test
 	$(BIN)/pytest -q --hypothesis-profile=soak -o timeout=0 tests/properties tests/differential
+	FAULT_ROUNDS=25 $(BIN)/pytest -q -o timeout=0 tests/faults
 	$(BIN)/python -m tests.corruption.slips 30000
 	$(BIN)/python -m tests.false_fires.texts 300
 	$(MAKE) fuzz SECONDS=600

@@ -1,13 +1,14 @@
 """The table of cases: which ids of the conformance and fault pages pass.
 
 A test that stands for a case carries its id in its name (``test_S002_40_...``, ``test_D1_...``).
-``make conformance`` and ``make faults`` print one line a case at the end.
+``make conformance`` and ``make faults`` print one line a case at the end: its id, whether it
+passes, how many tests stand for it, what they are about, and why one was skipped.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -32,18 +33,39 @@ WORDS = {"passed": "pass", "failed": "FAIL", "skipped": "skip"}
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if terminalreporter.config.getoption("-m") not in ("conformance", "faults"):
         return
-    cases: dict[str, set[str]] = defaultdict(set)
+    cases: dict[str, Case] = defaultdict(Case)
     for outcome in WORDS:
         for report in terminalreporter.getreports(outcome):
-            found = CASE.search(report.nodeid.rpartition("::")[2])
+            name = report.nodeid.rpartition("::")[2]
+            found = CASE.search(name)
             for case in _ids(found[1]) if found else ():
-                cases[case].add(outcome)
+                cases[case].add(outcome, name[found.end() :], report)
     terminalreporter.section("cases")
-    for case in sorted(cases, key=_natural):
-        worst = next(word for word in ("failed", "skipped", "passed") if word in cases[case])
-        terminalreporter.write_line(f"{case:10} {WORDS[worst]}")
-    passed = sum(outcomes == {"passed"} for outcomes in cases.values())
+    for name in sorted(cases, key=_natural):
+        terminalreporter.write_line(f"{name:10} {cases[name]}")
+    passed = sum(set(case.outcomes) == {"passed"} for case in cases.values())
     terminalreporter.write_line(f"{passed} of {len(cases)} cases pass")
+
+
+class Case:
+    """What the tests of one case came to, and what they are about."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.about: dict[str, None] = {}
+        self.why: dict[str, None] = {}
+
+    def add(self, outcome: str, name: str, report: pytest.TestReport) -> None:
+        self.outcomes[outcome] += 1
+        self.about[name.partition("[")[0].strip("_").replace("_", " ")] = None
+        if outcome == "skipped" and isinstance(report.longrepr, tuple):
+            self.why[report.longrepr[2].removeprefix("Skipped: ")] = None
+
+    def __str__(self) -> str:
+        worst = next(word for word in ("failed", "skipped", "passed") if self.outcomes[word])
+        about = "; ".join(self.about)
+        why = f" ({'; '.join(self.why)})" if self.why else ""
+        return f"{WORDS[worst]}  {self.outcomes.total():3}  {about}{why}"
 
 
 def _ids(name: str) -> list[str]:

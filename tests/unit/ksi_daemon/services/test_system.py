@@ -103,8 +103,16 @@ async def test_discover_tells_class_and_summary_and_the_notices(var: Path) -> No
     } in found["events"]
     assert found["notices"] == [
         {
+            "name": "system:not_reloaded",
+            "summary": "The settings make no sense; the old ones stay in force.",
+        },
+        {
             "name": "system:recovered",
             "summary": "The daemon had died: what it left was found and brought on.",
+        },
+        {
+            "name": "system:reloaded",
+            "summary": "The settings were read again; what changed is in the data.",
         },
         {
             "name": "system:started",
