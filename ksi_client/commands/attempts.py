@@ -11,6 +11,7 @@ from ksi_client.blocking import BlockingClient
 from ksi_client.completing import agent_ids
 from ksi_client.mending import Mended, read_call, read_mended, to_edit
 from ksi_client.session import Session, common
+from ksi_client.times import parse_time
 from ksi_client.views import attempts as views
 
 __all__ = ["attempts"]
@@ -40,8 +41,8 @@ NUMBER: Final = Number()
 @click.option("--code", metavar="CODE", help="With this error: malformed_block, denied, quoted.")
 @click.option("--kind", type=click.Choice(KINDS), help="Of this kind; held ones only so.")
 @click.option("--state", type=click.Choice(STATES), default="open", help="In this state (open).")
-@click.option("--since", metavar="TIME", help="Since 2026-01-31T12:00:00Z.")
-@click.option("--until", metavar="TIME", help="Before.")
+@click.option("--since", metavar="TIME", callback=parse_time, help="Since then, or 2h ago.")
+@click.option("--until", metavar="TIME", callback=parse_time, help="Before.")
 @click.option(
     "--before", "before_seq", type=click.IntRange(1), metavar="SEQ", help="The page before."
 )

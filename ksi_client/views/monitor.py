@@ -222,7 +222,8 @@ def _models(
         rate = row.get("rate")
         color: Color = "dim" if rate is None else "green" if rate >= 0.9 else "yellow"
         lines.append(paint(_columns(told, sizes, cells), color))
-    return f"{len(rows)} ways to write calls", lines
+    ways = f"{len(rows)} ways" if len(rows) > 1 else "one way"
+    return f"{ways} to write calls", lines
 
 
 def _model(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -46,7 +46,9 @@ class Inbox:
 
     async def attempt(self, seq: int) -> BadAttempt | None:
         """Return the attempt whose event has this seq, None if that is none that went wrong."""
-        rows = await self._rows.query(f"SELECT * FROM ({self._bad}) WHERE seq = ?", (seq,))
+        # The one event is looked at alone: to find all that went wrong takes longer.
+        one = self._queries["bad_attempts"].format(seqs="SELECT ? AS seq")
+        rows = await self._rows.query(one, (seq,))
         return _attempt(rows[0]) if rows else None
 
     async def fixes(self, attempt: BadAttempt) -> list[Fix]:
@@ -75,7 +77,7 @@ class Inbox:
 
     @property
     def _bad(self) -> str:
-        return self._queries["bad_attempts"]
+        return self._queries["bad_attempts"].format(seqs=self._queries["bad_seqs"])
 
 
 def _conditions(wanted: AttemptFilter) -> Iterator[Condition]:

@@ -1,5 +1,11 @@
+-- name: bad_seqs
+-- The events that did not come to good, calls and others.
+SELECT seq FROM events WHERE call IS NOT NULL AND status NOT IN ('received', 'handled')
+ UNION
+SELECT seq FROM outcomes WHERE status <> 'handled';
+
 -- name: bad_attempts
--- Calls that went wrong, the newest first; the reader adds which.
+-- Calls that went wrong, of the events at {seqs}; the reader adds which, and the order.
 SELECT e.seq, e.id, e.name, e.ts,
        CASE WHEN a.corrected > 0
               OR f.kind <> 'dismissed' AND coalesce(fo.status, fe.status, 'lost')
@@ -17,10 +23,7 @@ SELECT e.seq, e.id, e.name, e.ts,
        coalesce(o.error, e.error),
        a.agent_id, a.provider, a.model, a.dialect, a.tool, a.repairs,
        a.completion_id, a.ordinal, a.span_start, a.span_end, a.corrected, c.text
-  FROM (SELECT seq FROM events
-         WHERE call IS NOT NULL AND status NOT IN ('received', 'handled')
-         UNION
-        SELECT seq FROM outcomes WHERE status <> 'handled') bad
+  FROM ({seqs}) bad
   JOIN events e ON e.seq = bad.seq AND e.call IS NOT NULL
   JOIN attempts a ON a.completion_id = e.completion_id AND a.event_id = e.id
   LEFT JOIN outcomes o ON o.seq = e.seq
@@ -30,7 +33,8 @@ SELECT e.seq, e.id, e.name, e.ts,
    AND f.number = (SELECT max(number) FROM fixes l
                     WHERE l.completion_id = a.completion_id AND l.ordinal = a.ordinal)
   LEFT JOIN events fe ON fe.id = f.event_id
-  LEFT JOIN outcomes fo ON fo.seq = fe.seq;
+  LEFT JOIN outcomes fo ON fo.seq = fe.seq
+ WHERE coalesce(o.status, e.status) NOT IN ('received', 'handled');
 
 -- name: fixes
 -- What was done about an attempt, in order, and how the events ended that were submitted.

@@ -95,7 +95,7 @@ def test_a_small_terminal() -> None:
         "",
         "",
         "",
-        "─ models  1 ways to write calls ────────────────────────────────────────────────",
+        "─ models  one way to write calls " + "─" * 47,
         "model  dialect  calls  came to good     95 %     p50  tokens",
         "m      event        8  ████████░░  75%  41-93  1.2 s   12.3k",
         "q quit  p pause  / filter  ! problems  tab pane  ? help",
