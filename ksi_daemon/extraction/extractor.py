@@ -26,7 +26,7 @@ from ksi_daemon.extraction.dialects import (
 from ksi_daemon.extraction.dialects.framing import stopped, where
 from ksi_daemon.extraction.dialects.json_action import FORMS
 from ksi_daemon.extraction.findings import AFTERMATH, Findings
-from ksi_daemon.extraction.frames import Frames, present
+from ksi_daemon.extraction.frames import Frames
 from ksi_daemon.extraction.model import Call, Extraction
 from ksi_daemon.extraction.plain import read_plain
 from ksi_daemon.extraction.presets import Protocol
@@ -137,10 +137,13 @@ class Reply(Findings):
 
     def read(self, at: int = 0) -> None:
         """Read all blocks that begin at *at* or behind it."""
-        if present(self._text, self._plan.framed):
-            self._read_with_frames(at)
-        else:
-            self._read_objects(at, len(self._text))
+        frames = self._frames()
+        while not self._is_spent() and (found := frames.next(at)) is not None:
+            dialect, framed = found
+            at = self._read_objects(at, framed.start)
+            if at <= framed.start:
+                at = self._take_framed(dialect, framed)
+        self._read_objects(at, len(self._text))
         if self._is_spent():
             self._note("size_limit", "so many blocks: the rest was not read", *self._text_end)
         elif self._unlisted:
@@ -193,15 +196,6 @@ class Reply(Findings):
 
     def _frames(self) -> Frames:
         return Frames(self._text, self._plan.framed, self._reading())
-
-    def _read_with_frames(self, at: int) -> None:
-        frames = self._frames()
-        while not self._is_spent() and (found := frames.next(at)) is not None:
-            dialect, framed = found
-            at = self._read_objects(at, framed.start)
-            if at <= framed.start:
-                at = self._take_framed(dialect, framed)
-        self._read_objects(at, len(self._text))
 
     def _read_objects(self, at: int, before: int) -> int:
         """Read the objects that begin at *at* or behind it and before *before*.

@@ -21,7 +21,7 @@ import msgspec
 from ksi_daemon.extraction.beginnings import beginning_or_match
 from ksi_daemon.extraction.dialects import Framed, FramedDialect, Reading
 
-__all__ = ["Frames", "frames", "hints", "present"]
+__all__ = ["Frames", "frames", "hints", "may_begin", "present"]
 
 # By how seldom they are met in prose and in JSON.
 RARE: Final = "｜▁@~<[`>|_"
@@ -102,9 +102,31 @@ def present(text: str, dialects: tuple[FramedDialect, ...]) -> list[FramedDialec
     return [dialect for dialect in dialects if dialect in found] if found else []
 
 
-def hints(dialect: FramedDialect) -> frozenset[str]:
+@lru_cache(maxsize=64)
+def hints(dialect: FramedDialect) -> tuple[str, ...]:
     """Return texts, one at least of which stands where a block of *dialect* begins."""
-    return frozenset(_first_characters(dialect.opener) or map(_rarest, dialect.markers))
+    return tuple(_first_characters(dialect.opener) or set(map(_rarest, dialect.markers)))
+
+
+def may_begin(text: str, start: int, end: int, dialects: Sequence[FramedDialect]) -> bool:
+    """Say whether a block of *dialects* may begin between *start* and *end* of *text*."""
+    return any(_may_begin(text, start, end, dialect) for dialect in dialects)
+
+
+def _may_begin(text: str, start: int, end: int, dialect: FramedDialect) -> bool:
+    opener = dialect.opener
+    if not start and opener.match(text):
+        return True
+    found = [(hint, at) for hint in hints(dialect) if (at := text.find(hint, start, end)) >= 0]
+    before = found and _first_characters(opener) is None  # it may begin before the hint
+    if before and any(text.find(marker, start, end) >= 0 for marker in dialect.markers):
+        return True
+    for hint, at in found:
+        while at >= 0:
+            if opener.match(text, at):
+                return True
+            at = text.find(hint, at + 1, end)
+    return False
 
 
 def frames(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -38,17 +37,13 @@ class Glance(msgspec.Struct, frozen=True):
 def glance_of(names: tuple[str, ...]) -> Glance:
     """Return what blocks of the dialects *names* look like."""
     wanted = plan(names)
-    found = {dialect: hints(dialect) for dialect in wanted.framed}
-    marks = _all(found.values()) - {"{"}
+    marks = {mark for dialect in wanted.framed for mark in hints(dialect)} - {"{"}
+    unbraced = {mark for each in wanted.framed if not each.braced for mark in hints(each)}
     return Glance(
         wanted.dialects,
         wanted.framed,
         tuple(sorted(marks)),
-        tuple(sorted(_all(found[each] for each in wanted.framed if not each.braced))),
+        tuple(sorted(unbraced)),
         tuple(sorted(marks - COMMON)),
-        tuple(dialect.opener for dialect, marks in found.items() if "{" in marks),
+        tuple(each.opener for each in wanted.framed if "{" in hints(each)),
     )
-
-
-def _all(sets: Iterable[frozenset[str]]) -> frozenset[str]:
-    return frozenset().union(*sets)

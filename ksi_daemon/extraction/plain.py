@@ -29,7 +29,7 @@ import msgspec
 
 from ksi_daemon.extraction.dialects import Draft, FramedDialect
 from ksi_daemon.extraction.findings import AFTERMATH
-from ksi_daemon.extraction.frames import present
+from ksi_daemon.extraction.frames import may_begin
 from ksi_daemon.extraction.glance import Glance
 from ksi_daemon.extraction.model import Call, Extraction
 from ksi_daemon.extraction.presets import DEPTH, Protocol
@@ -67,8 +67,8 @@ def read_plain(text: str, protocol: Protocol, new_id: Callable[[], str]) -> Extr
     if start < 0:
         for mark in glance.unbraced:
             # A word is sought only where its first letter is: that is much faster.
-            if mark[0] in text and mark in text and present(text, glance.framed):
-                return calls
+            if mark[0] in text and mark in text:
+                return calls if may_begin(text, 0, len(text), glance.framed) else Extraction(text)
         return Extraction(text)
     if protocol.open_thought and "</think" in text:
         return calls
@@ -102,7 +102,7 @@ def read_plain(text: str, protocol: Protocol, new_id: Callable[[], str]) -> Extr
             around.pass_over(end)
         said.append(prose)
         start, prose = following, behind
-    if not bare and _holds_any(prose, glance.marks) and present(text, glance.framed):
+    if not bare and may_begin(text, len(text) - len(prose), len(text), glance.framed):
         return calls
     said.append(prose)
     return Extraction("".join(said), tuple(calls))
@@ -177,17 +177,18 @@ class _Around:
     """What is around the calls of *text*, asked where prose is not bare."""
 
     def __init__(self, text: str, framed: tuple[FramedDialect, ...], calls: list[Call]) -> None:
+        self._text = text
+        self._framed = framed
         self._quoting = Quoting(text)
-        self._framed = bool(present(text, framed))
         for call in calls:
             self._quoting.at(call.start)
             self._quoting.pass_over(call.end)
 
     def leaves_alone(self, start: int, prose: str) -> bool:
         """Say whether the object at *start*, behind *prose*, surely stands for itself."""
-        if self._framed:
-            return False
         if ":" in prose[-NEAR:] and prose.rstrip(_BEFORE_VALUE).endswith('"'):
+            return False
+        if may_begin(self._text, start - len(prose), start, self._framed):
             return False
         return self._quoting.at(start) is None
 

@@ -217,7 +217,7 @@ class Scanner:
     def _next_candidate(self, at: int, before: int) -> Found | None:
         """Do the same in a text that is noise or hostile, where most braces begin nothing."""
         while (start := self._candidate(at)) < before:
-            found = self._broken(start) if start in self._doomed else self._traced(start)
+            found = self._spoilt(start) if start in self._doomed else self._traced(start)
             if found is not None:
                 return found
             at = start + 1
@@ -261,7 +261,7 @@ class Scanner:
 
     def _read(self, start: int) -> Found | None:
         if start in self._doomed:
-            return self._broken(start) if self._is_candidate(start) else None
+            return self._spoilt(start) if self._is_candidate(start) else None
         try:
             value, end = scan(self._text, start)
         except (StopIteration, ValueError, RecursionError):
@@ -284,15 +284,11 @@ class Scanner:
         found = trace(self._text, start, self._plan.keys)
         if isinstance(found, Closed):
             return self._closed(start, found)
-        self._doom(found)
-        return self._broken(start)
-
-    def _doom(self, stop: Stop) -> None:
-        last = len(stop.frames) - 1
-        for index, frame in enumerate(stop.frames):
+        for index, frame in enumerate(found.frames[1:], 1):
             if not frame.array:
-                told = index == last or frame.head
-                self._doomed[frame.start] = _Doomed(stop, index) if told else None
+                told = frame.head or index == len(found.frames) - 1
+                self._doomed[frame.start] = _Doomed(found, index) if told else None
+        return self._broken(start, found, 0)
 
     def _closed(self, start: int, found: Closed) -> Whole | Block:
         text, end = self._text, found.end
@@ -309,12 +305,13 @@ class Scanner:
         head = Head(found.head or {}, "")
         return Block(start, end, odd.value, odd.fault, head, found.depth, odd.repeated, odd.control)
 
-    def _broken(self, start: int) -> Broken | None:
+    def _spoilt(self, start: int) -> Broken | None:
         """Return the doomed object at the candidate *start* if it resembles a call."""
         doomed = self._doomed[start]
-        if doomed is None:
-            return None
-        stop, index = doomed.stop, doomed.index
+        return self._broken(start, doomed.stop, doomed.index) if doomed else None
+
+    def _broken(self, start: int, stop: Stop, index: int) -> Broken | None:
+        """Return the object that is frame number *index* of *stop* if it resembles a call."""
         innermost = index == len(stop.frames) - 1
         head = Head(stop.frames[index].head or {}, self._ahead(stop.member) if innermost else "")
         for dialect in self._plan.dialects:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ksi_daemon.extraction import PRESETS, extract
+from ksi_daemon.extraction.extractor import read_closely
 from tests.properties import sound
 from tests.properties.written import LENIENT, SOME, debris, lenient
 
@@ -40,3 +41,11 @@ def test_any_text_gives_a_result_with_sound_places(
     result = extract(text, PRESETS[preset], stop_reason=stop)
     sound.places_are_sound(text, result)
     sound.rejections_speak(text, result)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@SOME
+@given(text=debris)
+def test_a_glance_changes_nothing(preset: str, text: str) -> None:
+    glanced = extract(text, PRESETS[preset], new_id=lambda: "ksiu_g")
+    assert glanced == read_closely(text, PRESETS[preset], None, None, lambda: "ksiu_g")

@@ -63,14 +63,13 @@ class PromptDialect(ObjectDialect):
         )
 
     def resembles(self, head: Head) -> bool:
+        if '"arguments"' not in head.values and not _has_arguments(head.ahead):
+            return False
         told = head.values.get('"tool"')
         if told is None:
-            ahead = _TOOL.search(head.ahead) if "tool" in head.ahead else None
-            if ahead is None:
-                return False
-            told = ahead[1]
-        named = is_tool_name(told.strip('"'))
-        return named and ('"arguments"' in head.values or _ARGUMENTS.search(head.ahead) is not None)
+            ahead = _TOOL.search(head.ahead)
+            told = ahead[1] if ahead else ""
+        return is_tool_name(told.strip('"'))
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
         proof = {"_k": self.nonce} if self.nonce else {}
@@ -78,6 +77,11 @@ class PromptDialect(ObjectDialect):
 
     def teach(self, *, compact: bool) -> str:
         return "**Important:** To call a tool, output valid JSON with this structure:"
+
+
+def _has_arguments(ahead: str) -> bool:
+    # Nearly always there is no such word, and to find that out is faster.
+    return "arguments" in ahead and _ARGUMENTS.search(ahead) is not None
 
 
 def _unnamed(block: dict[str, Any]) -> Fault | None:

@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ksi_daemon.extraction import PRESETS, candidates, extract, protocol
-from ksi_daemon.extraction.dialects import DIALECTS, FramedDialect
-from ksi_daemon.extraction.frames import present
+from ksi_daemon.extraction.dialects import DIALECTS, FramedDialect, Reading
+from ksi_daemon.extraction.frames import frames, may_begin, present
 from tests.growth import LINEAR, doubling, repeated
 
 ANY = protocol("any")
@@ -133,6 +133,38 @@ marks = st.sampled_from([mark for each in FRAMED for mark in each.markers] + [*"
 def test_knows_the_dialects_whose_markers_stand_in_a_text(text: str) -> None:
     said = [each for each in FRAMED if any(marker in text for marker in each.markers)]
     assert present(text, FRAMED) == said
+
+
+@pytest.mark.parametrize("dialect", FRAMED, ids=lambda each: each.name)
+@given(st.lists(marks | st.sampled_from([*BLOCKS, "a", "é"]), max_size=6).map("".join))
+@example("to=functions.f<|channel|>")
+@settings(max_examples=20, deadline=None)
+def test_a_block_begins_wherever_its_opener_does(dialect: FramedDialect, text: str) -> None:
+    reading = Reading(strict=False, repairs=True, max_depth=64)
+    for around in (text, f"{'plain prose. ' * 40}{text}"):  # full of marks, and nearly without
+        openers = [*dialect.opener.finditer(around)] if present(around, (dialect,)) else []
+        expected = [dialect.frame(around, opener, reading) for opener in openers]
+        found = [framed for _, framed in frames(around, (dialect,), reading)]
+        assert found == [framed for framed in expected if framed is not None]
+        for opener in openers:
+            assert may_begin(around, opener.start(), opener.end(), (dialect,))
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        pytest.param("prose", False, id="no mark"),
+        pytest.param("a < b, [1], `code`", False, id="marks of something else"),
+        pytest.param("so: [f(a=1)]", True, id="a list of calls"),
+        pytest.param("<tool_call>", True, id="a tag that may go on"),
+        pytest.param("<|message_model|> <tool_call>{", True, id="a mark before its own"),
+        pytest.param("  @tool", True, id="a command, perhaps"),
+        pytest.param("to=functions.f<|channel|>", True, id="at the start of the text"),
+    ],
+)
+def test_says_where_a_block_may_begin(text: str, begins: bool) -> None:
+    framed = tuple(each for each in FRAMED if each.name in ANY.dialects)
+    assert may_begin(text, 0, len(text), framed) is begins
 
 
 @given(st.lists(fragments, max_size=30).map("".join), st.sampled_from(sorted(PRESETS)))

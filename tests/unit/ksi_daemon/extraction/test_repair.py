@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ksi_daemon.extraction import Extraction, extract, protocol
 from ksi_daemon.extraction.dialects import DIALECTS
+from ksi_daemon.extraction.reader import Stop, trace
 from ksi_daemon.extraction.repair import BUDGET, Mended, Mender
 
 DIALECT: Final = DIALECTS["event"]
@@ -176,6 +177,26 @@ def test_closes_what_is_open_at_the_end_if_the_writer_stopped_there(
 )
 def test_leaves_alone(text: str) -> None:
     assert mend(text, complete=True) is None
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param('{"a": 1,}', id="one slip"),
+        pytest.param("{'a': {\"b\": [1,], 'c': None,}}", id="several slips"),
+        pytest.param('{"a": [1, "b}', id="no end"),
+        pytest.param('{"a": x}', id="beyond mending"),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "prose\n", '{"o": '])
+def test_where_it_breaks_may_be_known(before: str, block: str) -> None:
+    text, start = f"{before}{block}", len(before)
+    stop = trace(text, 0 if before.startswith("{") else start)
+    assert isinstance(stop, Stop)
+    known, unknown = Mender(text), Mender(text)
+    found = known.mend(start, len(text), None, complete=False, stop=stop)
+    assert found == unknown.mend(start, len(text), None, complete=False)
+    assert known.reached == unknown.reached
 
 
 def test_a_member_that_the_outermost_has_may_be_its_own() -> None:
