@@ -1,6 +1,6 @@
 """monitor:metrics: how the daemon fares, for a collector that asks every few seconds.
 
-What happens is counted as it happens; nothing of the log is read but the roll-up of reliability.
+Events are counted by the feed as they happen; of the log only the roll-up of reliability is read.
 """
 
 from __future__ import annotations
@@ -8,17 +8,15 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from ksi_daemon import __version__
-from ksi_daemon.events import Event, Outcome
 from ksi_daemon.exposition import CONTENT_TYPE, Family, Histogram, Labels, exposition, largest
 from ksi_daemon.log.model import Gauges, GroupKey
-from ksi_daemon.router import Committed, Context, Nothing, Router, Subscription, handles
+from ksi_daemon.router import Context, Nothing, Router, handles
 
 __all__ = ["Metrics"]
 
@@ -58,9 +56,7 @@ class Metrics:
         self._log_path = log_path
         self._writer = writer
         self._gauges = tuple(gauges)
-        self._ended: Counter[tuple[str, str]] = Counter()
         self._began = time.time()
-        router.subscribe(Subscription(("*",), self._on_committed, self._on_ended, inner=True))
 
     @handles("monitor:metrics", effect="observe", example={})
     async def metrics(self, data: Nothing, ctx: Context) -> dict[str, Any]:
@@ -75,18 +71,6 @@ class Metrics:
             *_models(by_model),
         ]
         return {"content_type": CONTENT_TYPE, "text": exposition(families)}
-
-    def _on_committed(self, committed: Committed) -> None:
-        event = committed.event
-        if event.status != "received":
-            self._ended[self._name(event), event.status] += 1
-
-    def _on_ended(self, event: Event, outcome: Outcome) -> None:
-        self._ended[self._name(event), outcome.status] += 1
-
-    def _name(self, event: Event) -> str:
-        """Return the event's name; those that strangers made up are one."""
-        return "other" if event.status == "unknown" else event.name
 
     def _process(self) -> Iterator[Family]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -103,7 +87,7 @@ class Metrics:
         yield Family("ksi_submitted_total", "counter", "Events that came in, reads too.", submitted)
         ended: dict[Labels, float] = {
             (("event", name), ("status", status)): count
-            for (name, status), count in self._ended.items()
+            for (name, status), count in self._router.feed.ends.items()
         }
         yield Family("ksi_events_total", "counter", "Logged events by how they ended.", ended)
         running = self._router.running

@@ -156,3 +156,15 @@ def test_pieces_of_replies_go_to_those_who_listen() -> None:
     with capture_logs():
         feed.heard(Piece("ada", "r1", 1, "lo"))
     assert (heard, feed.last_seq) == (["Hel"], 0)
+
+
+def test_ends_are_counted() -> None:
+    feed = Feed()
+    given = {"handled": "a:b", "received": "a:c", "unknown": "made:up"}
+    feed.publish(
+        msgspec.structs.replace(event(name, n), status=status)
+        for n, (status, name) in enumerate(given.items(), 1)
+    )
+    feed.ended(event("a:c", 2), Outcome("failed"))
+    feed.publish([event("a:b", 4)])
+    assert feed.ends == {("a:b", "handled"): 2, ("other", "unknown"): 1, ("a:c", "failed"): 1}
