@@ -122,13 +122,16 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a call must carry one."""
         return self.agreement.settings.nonce == "strict"
 
-    def new_nonce(self, *, asked_for: bool) -> str | None:
-        """Return the nonce of a new turn, None if it is told none.
+    def new_nonce(self, *, asked_for: bool, unlike: Sequence[Message] = ()) -> str | None:
+        """Return the nonce of a new turn, which stands in no message of *unlike*; None if it is
+        told none.
 
         In a lenient agreement a turn is told one if it is *asked_for*, because the turn before had
         a call held: to change the prompt at each turn makes a vendor's cache of it useless.
         """
-        return new_nonce() if self.has_nonce and (self.strict_nonce or asked_for) else None
+        if not self.has_nonce or not (self.strict_nonce or asked_for):
+            return None
+        return new_nonce(message.content for message in unlike)
 
     def with_nonce(self, nonce: str | None) -> Manner:
         """Return the manner of a turn that is told *nonce*, if there is one."""

@@ -7,8 +7,10 @@ others (``echo``). So is one that stands in the agent's own system prompt as an 
 
 Either is freed by the nonce of its turn, which no text of an earlier one can hold: it is random,
 told in the system prompt of one turn, and good for the reply to it only. A strict agent's call
-must carry it (``no_nonce``), unless the call only looks or speaks of the agent itself. The nonce
-stops quotation, not persuasion: what an agent may do at all is for its capabilities to say.
+must carry it (``no_nonce``), unless the call only looks or speaks of the agent itself; so must
+that of any agent which has read untrusted text, if it starts agents, runs code, sends something out
+or is an operator's. The nonce stops quotation, not persuasion: what an agent may do at all is for
+its capabilities to say.
 """
 
 from __future__ import annotations
@@ -34,8 +36,10 @@ __all__ = [
     "Readings",
     "fingerprints",
     "holds",
+    "is_grave",
     "is_harmless",
     "new_nonce",
+    "proof_of",
     "texts_of",
 ]
 
@@ -52,14 +56,14 @@ class Guard(msgspec.Struct, frozen=True):
     """What the calls of one reply are judged by.
 
     *read* are the fingerprints of what the agent was given to read, *prompt* those of its own
-    system prompt; *tools* say which calls take arguments. *nonce* is what the turn was told, if
-    anything. With *strict* a call must carry it whose name is not in *unproven*.
+    system prompt; *tools* say which calls take arguments. *proof* is that of the nonce which the
+    turn was told, if any. With *strict* a call must carry it whose name is not in *unproven*.
     """
 
     read: Container[bytes] = frozenset()
     prompt: Container[bytes] = frozenset()
     tools: Schemas | None = None
-    nonce: str | None = None
+    proof: str | None = None
     strict: bool = False
     unproven: Container[str] = frozenset()
 
@@ -119,9 +123,22 @@ def is_harmless(event: str, effect: Effect) -> bool:
     return effect == "observe" or event in SELF_REPORT
 
 
-def new_nonce() -> str:
-    """Return a fresh nonce: eight characters of base 32."""
-    return b32encode(token_bytes(5)).decode()
+def is_grave(effect: Effect) -> bool:
+    """Say whether an agent that has read untrusted text must prove that it means such a call."""
+    return effect in ("spawn", "exec", "egress", "admin")
+
+
+def new_nonce(unlike: Iterable[str] = ()) -> str:
+    """Return a fresh nonce: eight characters of base 32 that stand in no text of *unlike*."""
+    while True:
+        nonce = b32encode(token_bytes(5)).decode()
+        if not any(nonce in text for text in unlike):
+            return nonce
+
+
+def proof_of(nonce: str) -> str:
+    """Return what *nonce* is known by in the log, which tells nobody what it was."""
+    return blake2b(nonce.encode(), digest_size=16).hexdigest()
 
 
 def texts_of(content: str) -> list[str]:
@@ -139,7 +156,7 @@ def texts_of(content: str) -> list[str]:
 
 
 def _hold(call: Call, guard: Guard) -> Hold | None:
-    if guard.nonce is not None and call.nonce == guard.nonce:
+    if guard.proof is not None and call.nonce and proof_of(call.nonce) == guard.proof:
         return None
     fingerprint, native = _fingerprint(call), call.dialect == NATIVE
     if fingerprint in guard.read:

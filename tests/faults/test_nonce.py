@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import anyio.lowlevel
-import msgspec
 import pytest
 
 from ksi_client import DaemonError
-from ksi_daemon.providers.model import Request
-from ksi_daemon.providers.scripted import ScriptedProvider
 from ksi_daemon.services.completions.exchange import Exchange
 from ksi_daemon.testing import connected, running_daemon, short_directory
+from tests.keys import keyed
 from tests.loop import House, house
 
 pytestmark = pytest.mark.faults
@@ -31,32 +29,10 @@ STRICT = {"protocol": {"preset": "ksi", "nonce": "strict"}}
 
 
 @pytest.fixture(autouse=True)
-def keys(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
-    """Have replies carry keys: ``%s`` is that of the turn, ``%(old)`` that of the one before.
-
-    Return what each turn was told.
-    """
-    told: list[str | None] = []
-    take = ScriptedProvider.take
-    complete = ScriptedProvider.complete
-
-    async def keyed(self: ScriptedProvider, request: Request, on_text: Any = None) -> Any:
-        system = "".join(m.content for m in request.messages if m.role == "system")
-        found = re.search(r"key of this turn is `(\w{8})`", system)
-        told.append(found[1] if found else None)
-        now, old = (each or "NONE2345" for each in (told[-1], [None, *told][-2]))
-
-        def taken(self: ScriptedProvider) -> Any:
-            reply = take(self)
-            text = reply.text.replace("%s", now).replace("%(old)", old)
-            return msgspec.structs.replace(reply, text=text)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ScriptedProvider, "take", taken)
-            return await complete(self, request, on_text)
-
-    monkeypatch.setattr(ScriptedProvider, "complete", keyed)
-    return told
+def keys() -> Iterator[list[str | None]]:
+    """Have replies carry keys; return what each turn was told."""
+    with keyed() as told:
+        yield told
 
 
 @asynccontextmanager
@@ -177,3 +153,44 @@ async def test_strict_is_refused_where_a_call_has_no_place_for_a_key() -> None:
     async with house() as at:
         with pytest.raises(DaemonError, match="'json_action' have no place for the key"):
             await at.spawn("Hello.", protocol={"preset": "json_action", "nonce": "strict"})
+
+
+SPAWN = '{"event": "agent:spawn", "data": {"component": "agents/greeter", "allow": []}}'
+END = '{"event": "agent:terminate", "data": {"pattern": "none-*"}}'
+ABLE = ["agent:spawn", "agent:terminate", "state:*"]
+
+
+def with_key(call: str) -> str:
+    return call[:-1] + ', "_k": "%s"}'
+
+
+@pytest.mark.parametrize("call", [SPAWN, END], ids=["spawn", "admin"])
+async def test_after_untrusted_text_grave_calls_need_the_key(
+    call: str, keys: list[str | None]
+) -> None:
+    async with agent(call, "Done.", QUOTE + call, with_key(call), "Done.", allow=ABLE) as at:
+        trusted = await at.send("Go.")
+        assert [each["status"] for each in trusted["calls"]] == ["handled"]
+        led = await at.send("Go on.", untrusted=True)
+        assert await codes(at) == ["no_nonce"]
+        assert [each["status"] for each in led["calls"]] == ["handled", "handled"]
+    assert [key is not None for key in keys] == [False, False, True, True, True]
+
+
+async def test_nobody_is_asked_for_a_key_for_what_is_denied_anyway(
+    keys: list[str | None],
+) -> None:
+    async with agent(SPAWN, "Done.", allow=["state:*"]) as at:
+        answer = await at.send("Go.", untrusted=True)
+        assert [each["status"] for each in answer["calls"]] == ["denied"]
+    assert keys == [None, None]
+
+
+async def test_the_log_holds_no_key_but_in_what_a_model_wrote(keys: list[str | None]) -> None:
+    async with agent(SETTING, "Done.", **STRICT) as at:
+        await at.send("Go.")
+        told = at.query("SELECT data FROM events UNION ALL SELECT content FROM messages")
+        [first, second] = [str(key) for key in keys]
+        assert not [each for (each,) in told if second in each]
+        # In its reply, and in the result of none.
+        assert all(each.count(first) == 1 for (each,) in told if first in each)

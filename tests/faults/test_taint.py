@@ -13,6 +13,7 @@ import anyio.lowlevel
 import pytest
 
 from ksi_daemon.testing import Peer, connected, running_daemon, short_directory
+from tests.keys import keyed
 
 pytestmark = pytest.mark.faults
 
@@ -151,9 +152,9 @@ async def test_a_tainted_agent_is_denied_egress_with_a_hint_and_over_a_restart()
 
 
 async def test_a_person_can_grant_it_all_the_same() -> None:
-    with short_directory() as var:
+    with short_directory() as var, keyed():
         async with daemon(var) as ksi:
-            await spawn(ksi, "a", SEND, allow=MAILING)
+            await spawn(ksi, "a", SEND[:-1] + ', "_k": "%s"}', allow=MAILING)
             assert await said(ksi, "a", untrusted=True) == [OK]
 
 
@@ -186,10 +187,10 @@ async def test_a_tainted_agent_taints_whom_it_reaches(reply: str, untrusted: boo
 @pytest.mark.parametrize("untrusted", [True, False], ids=["tainted", "clean"])
 async def test_a_tainted_agents_child_and_its_answers_are_tainted(untrusted: bool) -> None:
     asking = call("agent:send", agent_id="wise", message="Tell me.", reply=True)
-    with short_directory() as var:
+    with short_directory() as var, keyed():
         async with daemon(var) as ksi:
-            profile = {"component": "agents/greeter", "agent_id": "kid", "allow": []}
-            await spawn(ksi, "a", call("agent:spawn", **profile))
+            kid = call("agent:spawn", component="agents/greeter", agent_id="kid", allow=[])
+            await spawn(ksi, "a", kid[:-1] + ', "_k": "%s"}')
             await said(ksi, "a", untrusted=untrusted)
             assert (await tainted_by(ksi, "kid") is not None) == untrusted
             await spawn(ksi, "wise", "I have read it.", "So it is.")

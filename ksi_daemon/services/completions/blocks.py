@@ -64,13 +64,13 @@ class Done(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A completion that is in the log and whose calls may not all have run. *nonce* is what its
-    turn was told."""
+    """A completion that is in the log and whose calls may not all have run. *proof* is that of
+    the nonce which its turn was told."""
 
     event: Event
     completion: Completion
     turn: int
-    nonce: str | None = None
+    proof: str | None = None
 
 
 class Reading(NamedTuple):

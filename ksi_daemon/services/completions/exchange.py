@@ -28,8 +28,8 @@ from ksi_daemon.extraction import Call, Rejected
 from ksi_daemon.log import statements
 from ksi_daemon.providers.model import Completion, Message, Price, Request, priced
 from ksi_daemon.router import Router, Submission, Submitted, new_id
-from ksi_daemon.security import SYSTEM
-from ksi_daemon.security.provenance import Guard, is_harmless, texts_of
+from ksi_daemon.security import SYSTEM, is_permitted
+from ksi_daemon.security.provenance import Guard, is_grave, is_harmless, proof_of, texts_of
 from ksi_daemon.services.completions.blocks import (
     Block,
     Done,
@@ -94,8 +94,8 @@ class Exchange:
         self._calls: list[CallReport] = []
         self._rejected = 0
         self._result: Any = msgspec.UNSET
-        # What proves in this turn that a call is the agent's own, None if it was not told.
-        self._nonce: str | None = None
+        # By what is known in this turn that a call is the agent's own, None if it was told nothing.
+        self._proof: str | None = None
         self._asked_for_nonce = False
         self._scope = anyio.CancelScope()
         self._stopped_for = "cancelled"
@@ -140,7 +140,7 @@ class Exchange:
         finish = None
         if self._cutoff is not None and self._cutoff.unfinished is not None:
             unfinished = stored(self._cutoff.unfinished)
-            self._nonce = unfinished.nonce
+            self._proof = unfinished.proof
             reading = await read(unfinished.completion, unfinished.event.id, self._manner)
             finish = await self._act(unfinished, self._blocks(unfinished.completion, reading))
         elif self._cutoff is not None:
@@ -151,8 +151,7 @@ class Exchange:
 
     async def _turn_once(self) -> str | None:
         session = self.session
-        self._nonce = self._manner.new_nonce(asked_for=self._asked_for_nonce)
-        spoken = self._manner.with_nonce(self._nonce)
+        spoken = self._manner.with_nonce(self._new_nonce())
         await self._turnstile.passed()
         request = self._wire.request(spoken, session.messages, session.model)
         log_request(request, self._manner, session.messages)
@@ -199,15 +198,39 @@ class Exchange:
             read=self.session.readings.calls(manner.protocol, manner.schemas),
             prompt=manner.examples,
             tools=manner.schemas,
-            nonce=self._nonce,
-            strict=manner.strict_nonce,
-            unproven=frozenset(call.name for call in found.calls if self._is_harmless(call.name)),
+            proof=self._proof,
+            strict=manner.strict_nonce or self._may_be_led,
+            unproven=frozenset(call.name for call in found.calls if not self._must_prove(call)),
         )
         return blocks_of(found, guard)
 
-    def _is_harmless(self, event: str) -> bool:
-        handlers = self._router.registry.handlers(event)
-        return bool(handlers) and is_harmless(event, handlers[0].effect)
+    @property
+    def _may_be_led(self) -> bool:
+        """Whether the agent has read untrusted text and its calls have a place for a nonce."""
+        return self.session.principal.tainted and self._manner.has_nonce
+
+    def _new_nonce(self) -> str | None:
+        """Return what this turn is told; keep by what it is known."""
+        asked_for = self._asked_for_nonce or (
+            self._may_be_led and any(map(self._is_grave, self._manner.schemas))
+        )
+        nonce = self._manner.new_nonce(asked_for=asked_for, unlike=self.session.messages)
+        self._proof = None if nonce is None else proof_of(nonce)
+        return nonce
+
+    def _must_prove(self, call: Call) -> bool:
+        """Say whether *call* must carry the nonce of its turn, if any must."""
+        if not self._manner.strict_nonce:
+            return self._is_grave(call.name) or self._is_grave(_called_tool(call))
+        handlers = self._router.registry.handlers(call.name)
+        return not handlers or not is_harmless(call.name, handlers[0].effect)
+
+    def _is_grave(self, event: str) -> bool:
+        """Say whether *event* is grave and not denied anyway."""
+        for handler in self._router.registry.handlers(event)[:1]:
+            principal, effect = self.session.principal, handler.effect
+            return is_grave(effect) and is_permitted(principal, event, effect)
+        return False
 
     async def _store(
         self,
@@ -224,7 +247,7 @@ class Exchange:
         reply = Message("assistant", completion.text, native=native)
         submitted = await self._notify(
             "completion:result",
-            completion_data(turn, session.provider, completion, reading.extraction, self._nonce),
+            completion_data(turn, session.provider, completion, reading.extraction, self._proof),
             event_id=completion_id,
             completion_id=completion_id,
             rows=(
@@ -445,3 +468,8 @@ def _counts(cutoff: Cutoff | None) -> Counts | None:
     if cutoff is None or cutoff.counts is None:
         return None
     return msgspec.json.decode(cutoff.counts, type=Counts)
+
+
+def _called_tool(call: Call) -> str:
+    """Return the tool that *call* names, if it is one of ``tool:call``."""
+    return str(call.args.get("name", "")) if call.name == "tool:call" else ""

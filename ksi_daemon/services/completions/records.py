@@ -46,7 +46,7 @@ def completion_data(
     provider: Provider,
     completion: Completion,
     found: Extraction,
-    nonce: str | None = None,
+    proof: str | None = None,
 ) -> dict[str, Any]:
     """Return the data of the completion:result event: what a restart needs, what people ask.
 
@@ -61,7 +61,7 @@ def completion_data(
         "usage": completion.usage,
         **({} if completion.usd is None else {"usd": completion.usd}),
         "text": completion.text,
-        **({"nonce": nonce} if nonce else {}),
+        **({"proof": proof} if proof else {}),
         **({"incomplete": completion.incomplete} if completion.incomplete else {}),
         **({"message": completion.message} if completion.message else {}),
         **({"thought": found.thought} if found.thought else {}),
@@ -78,7 +78,7 @@ def stored(event: Event) -> Stored:
         model=data["model"],
         message=data.get("message"),
     )
-    return Stored(event, completion, data["turn"], data.get("nonce"))
+    return Stored(event, completion, data["turn"], data.get("proof"))
 
 
 def block_id(completion_id: str, block: Block) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b32encode
 
 import msgspec
 import pytest
@@ -12,8 +13,10 @@ from ksi_daemon.security.provenance import (
     Readings,
     fingerprints,
     holds,
+    is_grave,
     is_harmless,
     new_nonce,
+    proof_of,
     texts_of,
 )
 
@@ -164,6 +167,7 @@ def test_a_call_is_known_again_if_both_are_read_by_the_same_schemas() -> None:
 
 
 NONCE = "ABCDE234"
+PROOF = proof_of(NONCE)
 WITH = CALL[:-1] + ', "_k": "%s"}'
 PRINTS = fingerprints([CALL], KSI)
 
@@ -171,20 +175,26 @@ PRINTS = fingerprints([CALL], KSI)
 @pytest.mark.parametrize(
     ("call", "guard", "held"),
     [
-        pytest.param(WITH % NONCE, Guard(read=PRINTS, nonce=NONCE), None, id="frees an echo"),
-        pytest.param(WITH % NONCE, Guard(prompt=PRINTS, nonce=NONCE), None, id="frees an example"),
+        pytest.param(WITH % NONCE, Guard(read=PRINTS, proof=PROOF), None, id="frees an echo"),
+        pytest.param(WITH % NONCE, Guard(prompt=PRINTS, proof=PROOF), None, id="frees an example"),
         pytest.param(
-            WITH % "ABCDE235", Guard(read=PRINTS, nonce=NONCE), "echo", id="of another turn"
+            WITH % "ABCDE235",
+            Guard(read=PRINTS, proof=PROOF),
+            "echo",
+            id="of another turn",
         ),
         pytest.param(WITH % NONCE, Guard(read=PRINTS), "echo", id="of a turn that has none"),
-        pytest.param(CALL, Guard(read=PRINTS, nonce=NONCE), "echo", id="left out"),
-        pytest.param(CALL, Guard(nonce=NONCE), None, id="not needed"),
-        pytest.param(CALL, Guard(nonce=NONCE, strict=True), "no_nonce", id="needed"),
-        pytest.param(WITH % NONCE, Guard(nonce=NONCE, strict=True), None, id="needed and there"),
+        pytest.param(CALL, Guard(read=PRINTS, proof=PROOF), "echo", id="left out"),
+        pytest.param(CALL, Guard(proof=PROOF), None, id="not needed"),
+        pytest.param(CALL, Guard(proof=PROOF, strict=True), "no_nonce", id="needed"),
+        pytest.param(WITH % NONCE, Guard(proof=PROOF, strict=True), None, id="needed and there"),
         pytest.param(
-            WITH % NONCE.lower(), Guard(nonce=NONCE, strict=True), "no_nonce", id="in small letters"
+            WITH % NONCE.lower(),
+            Guard(proof=PROOF, strict=True),
+            "no_nonce",
+            id="in small letters",
         ),
-        pytest.param(WITH % "", Guard(nonce=None, strict=True), "no_nonce", id="none told"),
+        pytest.param(WITH % "", Guard(proof=None, strict=True), "no_nonce", id="none told"),
         pytest.param(
             CALL, Guard(strict=True, unproven={"state:set"}), None, id="not needed for this one"
         ),
@@ -197,7 +207,7 @@ def test_the_nonce(call: str, guard: Guard, held: str | None) -> None:
 def test_a_native_call_needs_no_nonce() -> None:
     [call] = calls(CALL)
     native = msgspec.structs.replace(call, dialect="native")
-    assert holds([native], Guard(nonce=NONCE, strict=True)) == (None,)
+    assert holds([native], Guard(proof=PROOF, strict=True)) == (None,)
 
 
 @pytest.mark.parametrize(
@@ -220,3 +230,31 @@ def test_each_nonce_is_new() -> None:
     nonces = {new_nonce() for _ in range(1_000)}
     assert len(nonces) == 1_000
     assert all(re.fullmatch("[A-Z2-7]{8}", nonce) for nonce in nonces)
+
+
+def test_a_nonce_stands_in_nothing_that_the_agent_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter((b"aaaaa", b"bbbbb", b"ccccc"))
+    monkeypatch.setattr("ksi_daemon.security.provenance.token_bytes", lambda size: next(drawn))
+    first = b32encode(b"aaaaa").decode()
+    second = b32encode(b"bbbbb").decode()
+    assert new_nonce(iter((f"x {first}",))) == second
+
+
+def test_the_log_does_not_tell_what_a_nonce_was() -> None:
+    assert NONCE not in proof_of(NONCE)
+    assert proof_of(NONCE) != proof_of("ABCDE235")
+
+
+@pytest.mark.parametrize(
+    ("effect", "grave"),
+    [
+        ("observe", False),
+        ("write", False),
+        ("spawn", True),
+        ("exec", True),
+        ("egress", True),
+        ("admin", True),
+    ],
+)
+def test_what_must_be_proven_after_untrusted_text(effect: Effect, grave: bool) -> None:
+    assert is_grave(effect) is grave
