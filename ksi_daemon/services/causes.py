@@ -42,10 +42,10 @@ CHECKS: Final = (
     Check("read", frozenset()),
     Check("meant", frozenset({"echo", "quoted", "no_nonce"})),
     Check("reply", frozenset({"reply_refused"})),
-    Check("story", frozenset({"hop_limit", "root_budget"})),
+    Check("story", frozenset({"hop_limit", "root_budget", "rate_limit"})),
     Check("known", frozenset({"unknown_event"})),
-    Check("permitted", frozenset({"denied"})),
-    Check("data", frozenset({"args_schema", "depth_limit"})),
+    Check("permitted", frozenset({"denied", "tainted", "budget_spent"})),
+    Check("data", frozenset({"args_schema", "depth_limit", "holds_secret"})),
     Check("approved", frozenset({"approval_required", "too_many_approvals"})),
 )
 _BY_CODE: Final = MappingProxyType({code: each.name for each in CHECKS for code in each.codes})

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -8,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from ksi_daemon import errors
 from ksi_daemon.errors import KsiError
+from ksi_daemon.services.causes import CHECKS
 from ksi_daemon.testing import Peer, connected, running_daemon
 
 QUOTED = '{"event": "agent:status", "data": {"status": "as in the prompt"}}'
@@ -80,6 +83,15 @@ async def test_why_tells_the_checks_in_their_order(
         *({"check": name, "passed": True} for name in passed),
         *({"check": name, "passed": False} for name in failed),
     ]
+
+
+def test_each_code_of_a_refusal_has_its_check() -> None:
+    """Whoever adds a code to the tree of errors says at which check it ends an event."""
+    tree = (errors.__doc__ or "").partition("InvalidData")[2].partition("HandlerFailed")[0]
+    codes = set(re.findall(r"[a-z]+_[a-z_]+|denied|tainted", tree))
+    in_handlers = {"spawn_limit"}
+    assert codes - in_handlers <= {code for check in CHECKS for code in check.codes}
+    assert {"args_schema", "approval_required"} < codes
 
 
 async def test_why_tells_causes_effects_handler_and_result(var: Path) -> None:
