@@ -17,7 +17,7 @@ from ksi_daemon.extraction import read_reply
 from ksi_daemon.log.counts import Counts, total
 from ksi_daemon.log.metrics import latency_bin
 from ksi_daemon.log.replies import LoggedReply, ReplyFilter, replies
-from ksi_daemon.log.rollup import CUBES, DAY, HOUR, cube_name
+from ksi_daemon.log.rollup import CUBES, DAY, HOUR, cube_name, hours_from
 from ksi_daemon.log.scan import scanned_hours
 from ksi_daemon.log.snapshot import Snapshot
 
@@ -104,6 +104,7 @@ def _miscounted(snapshot: Snapshot) -> Iterator[str]:
     connection.create_function("latency_bin", 1, latency_bin, deterministic=True)
     first = _first_whole_hour(snapshot)
     [before] = connection.execute("SELECT before FROM rollup_days").fetchone()
+    kept = max(first, hours_from(before))
     for cube in CUBES:
         hours: Rows = {
             (start, *subject): found
@@ -112,10 +113,16 @@ def _miscounted(snapshot: Snapshot) -> Iterator[str]:
         }
         days = _by_day({key: found for key, found in hours.items() if key[0] < before})
         whole = -(-first // DAY) * DAY
-        if hours != _rolled(snapshot, cube_name(cube), HOUR, first) or {
-            key: found for key, found in days.items() if key[0] >= whole
-        } != _rolled(snapshot, cube_name(cube), DAY, whole):
+        told = (
+            _rolled(snapshot, cube_name(cube), HOUR, kept),
+            _rolled(snapshot, cube_name(cube), DAY, whole),
+        )
+        if told != (_since(hours, kept), _since(days, whole)):
             yield cube_name(cube) or "all"
+
+
+def _since(rows: Rows, first: int) -> Rows:
+    return {key: found for key, found in rows.items() if key[0] >= first}
 
 
 def _first_whole_hour(snapshot: Snapshot) -> int:

@@ -19,7 +19,7 @@ import msgspec
 from ksi_daemon.log import counts
 from ksi_daemon.log.counts import MOST_TURNS, Counts
 from ksi_daemon.log.metrics import percentiles_ms, wilson
-from ksi_daemon.log.rollup import DAY, HOUR, SIZES, cube_of
+from ksi_daemon.log.rollup import DAY, HOUR, SIZES, cube_of, hours_from
 from ksi_daemon.log.scan import SCANS, Key, scan_sql, scanned
 
 __all__ = ["COUNTS", "gather", "reliability_rows"]
@@ -56,9 +56,12 @@ Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 
 
 class _Plan(NamedTuple):
-    """How a report is made: of whole hours [first, last) in seconds, and scans in microseconds."""
+    """How a report is made: of the days [day, last_day) and the hours [first, day) and [last_day,
+    last), in seconds, and of scans over times in microseconds."""
 
     first: int
+    day: int
+    last_day: int
     last: int
     scans: tuple[tuple[int, int], ...]
 
@@ -73,20 +76,39 @@ async def gather(
 ) -> dict[Key, Counts]:
     """Return the counts of each group over a time in microseconds, its end excluded.
 
-    *ask* returns the rows of an SQL query.
+    *ask* returns the rows of an SQL query. Of a time from which the hours are forgotten, parts of
+    days are scanned: what is pruned of them is missing.
     """
     cube = None if exact else cube_of(set(group_by) - {"hour", "day"})
-    plan = _Plan(0, 0, (span,)) if cube is None else _plan(*span)
+    if cube is None:
+        return await _scan(ask, queries, group_by, span)
+    before = None
     groups: dict[Key, Counts] = {}
-    if plan.first < plan.last:
-        sql = queries["rolled"].format(keys=_rolled_keys(group_by))
-        for *key, found in await ask(sql, {"cube": cube, **_days(plan, group_by)}):
-            _add(groups, tuple(key), _decode(found))
+    # If a day ends meanwhile, hours of the plan may be gone.
+    while before != (before := (await ask(queries["closed"]))[0][0]):
+        plan = _plan(*span, before or 0, by_hour="hour" in group_by)
+        groups = await _read(ask, queries, group_by, cube, plan)
+    return groups
+
+
+async def _read(
+    ask: Ask, queries: Mapping[str, str], group_by: Sequence[str], cube: str, plan: _Plan
+) -> dict[Key, Counts]:
+    groups: dict[Key, Counts] = {}
+    sql = queries["rolled"].format(keys=_rolled_keys(group_by))
+    for *key, found in await ask(sql, {"cube": cube, **plan._asdict()}):
+        _add(groups, tuple(key), _decode(found))
     for times in plan.scans:
-        answers = [await ask(scan_sql(queries[name], group_by), times) for name in SCANS]
-        for group, sums in scanned(len(group_by), *answers).items():
+        for group, sums in (await _scan(ask, queries, group_by, times)).items():
             _add(groups, group, sums)
     return groups
+
+
+async def _scan(
+    ask: Ask, queries: Mapping[str, str], group_by: Sequence[str], times: tuple[int, int]
+) -> dict[Key, Counts]:
+    answers = [await ask(scan_sql(queries[name], group_by), times) for name in SCANS]
+    return scanned(len(group_by), *answers)
 
 
 def reliability_rows(group_by: Sequence[str], groups: Mapping[Key, Counts]) -> list[dict[str, Any]]:
@@ -167,26 +189,23 @@ def _ranked(kinds: Counts) -> Counts:
     return dict(sorted(kinds.items(), key=lambda kind: (-kind[1], kind[0])))
 
 
-def _plan(since_us: int, until_us: int) -> _Plan:
-    first, last = -(-since_us // _MICROSECONDS), until_us // _MICROSECONDS
-    if first >= last:
-        return _Plan(0, 0, ((since_us, until_us),))
-    edges = (since_us, first * _MICROSECONDS), (last * _MICROSECONDS, until_us)
-    return _Plan(
-        first * HOUR, last * HOUR, tuple((start, end) for start, end in edges if start < end)
-    )
-
-
-def _days(plan: _Plan, group_by: Sequence[str]) -> dict[str, int]:
-    """Return the whole days of *plan* as well; for a report by hour there are none."""
-    if "hour" in group_by:
-        return {"first": plan.first, "last": plan.last, "day": plan.last, "last_day": plan.last}
-    return {
-        "first": plan.first,
-        "last": plan.last,
-        "day": -(-plan.first // DAY) * DAY,
-        "last_day": plan.last // DAY * DAY,
-    }
+def _plan(since_us: int, until_us: int, before: int, *, by_hour: bool) -> _Plan:
+    """Return how a time is read if *before* is the first day that has no row of its own."""
+    first, last = -(-since_us // _MICROSECONDS) * HOUR, until_us // _MICROSECONDS * HOUR
+    kept = hours_from(before)
+    day = -(-first // DAY) * DAY
+    last_day = min(last // DAY * DAY, before)
+    if by_hour or day >= last_day:
+        # Hours only.
+        day = last_day = first = max(first, kept)
+        if first >= last:
+            return _Plan(0, 0, 0, 0, ((since_us, until_us),))
+    else:
+        first = first if first >= kept else day
+        last = last if last_day >= kept else last_day
+    edges = (since_us, first * _SECOND), (last * _SECOND, until_us)
+    scans = tuple((start, end) for start, end in edges if start < end)
+    return _Plan(first, day, last_day, last, scans)
 
 
 def _rolled_keys(group_by: Iterable[str]) -> str:

@@ -7,7 +7,8 @@ rows of the cube by dialect and once in the row of the cube without it, so a rep
 cube that has its very keys and never of a finer one.
 
 Days that are over are summed up once more, in rows of their own: a report of all time reads few
-rows. What comes late for such a day (an outcome, a correction) is added to both.
+rows. What comes late for such a day (an outcome, a correction) is added to both. After HOURS_KEPT a
+day's hours are forgotten, so that the roll-up grows by little.
 
 Everything that is counted is counted once, when it is committed: a completion with its blocks,
 the end of each call's event, a correction, a reply that never came. A unit that is undone takes its
@@ -33,6 +34,7 @@ __all__ = [
     "CUBES",
     "DAY",
     "HOUR",
+    "HOURS_KEPT",
     "KEYS",
     "SIZES",
     "Row",
@@ -41,11 +43,14 @@ __all__ = [
     "add_rows",
     "cube_name",
     "cube_of",
+    "hours_from",
     "size_class",
 ]
 
 HOUR: Final = 3_600
 DAY: Final = 86_400
+# Longer than events are kept by default.
+HOURS_KEPT: Final = 35 * DAY
 KEYS: Final = ("agent", "model", "provider", "dialect", "tool", "size")
 # The sets of keys, beside model and provider, for which counts are kept.
 CUBES: Final = (
@@ -95,6 +100,7 @@ INSERT INTO rollup (cube, span, start, agent, model, provider, dialect, tool, si
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET counts = add_counts(counts, excluded.counts)
 """
+_FORGET: Final = "DELETE FROM rollup WHERE cube = ? AND span = 3600 AND start < ?"
 _HOURS: Final = """
 SELECT start, agent, model, provider, dialect, tool, size, counts FROM rollup
  WHERE cube = ? AND span = 3600 AND start >= ? AND start < ?
@@ -251,12 +257,13 @@ def _store(connection: sqlite3.Connection, groups: Mapping[Group, Counts]) -> No
 
 def add_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
     """Add counts of hours to the roll-up, and to the days that are over."""
-    hours = list(rows)
-    newest = max((start for _, _, start, _, _ in hours), default=0)
+    given = list(rows)
+    newest = max((start for _, _, start, _, _ in given), default=0)
     before = _close_days(connection, newest // DAY * DAY)
+    hours = [row for row in given if row[2] >= hours_from(before)]
     days = [
         (cube, DAY, start // DAY * DAY, subject, found)
-        for cube, _, start, subject, found in hours
+        for cube, _, start, subject, found in given
         if start < before
     ]
     connection.executemany(
@@ -268,8 +275,16 @@ def add_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
     )
 
 
+def hours_from(before: int) -> int:
+    """Return from when on there are rows of hours, if *before* is the first day without its own."""
+    return max(0, before - HOURS_KEPT)
+
+
 def _close_days(connection: sqlite3.Connection, today: int) -> int:
-    """Sum up the days before *today* that are not yet; return the first one that is still open."""
+    """Sum up the days before *today* that are not yet, and forget the hours of those long over.
+
+    Return the first day that is still open.
+    """
     before: int = connection.execute("SELECT before FROM rollup_days").fetchone()[0]
     if today <= before:
         return before
@@ -279,5 +294,6 @@ def _close_days(connection: sqlite3.Connection, today: int) -> int:
             key = (cube, DAY, start // DAY * DAY, *subject)
             _add_to(days.setdefault(key, {}), _decode(found))
         connection.executemany(_ADD, ((*key, _encode(sums).decode()) for key, sums in days.items()))
+        connection.execute(_FORGET, (cube, hours_from(today)))
     connection.execute("UPDATE rollup_days SET before = ?", (today,))
     return today

@@ -36,18 +36,21 @@ SELECT {keys}, code, count(*)
          WHERE c.ts >= ? AND c.ts < ?)
  GROUP BY {keys}, code;
 
+-- name: closed
+-- The first day that is not summed up yet, in seconds.
+SELECT before FROM rollup_days;
+
 -- name: rolled
--- The counts of a cube by the keys at {keys}: whole days from :day to :last_day that are summed up,
--- and the hours around them, from :first to :last.
-WITH days AS (SELECT max(:day, min(:last_day, before)) AS until FROM rollup_days)
+-- The counts of a cube by the keys at {keys}: days from :day to :last_day, the hours from :first
+-- to :day and those from :last_day to :last.
 SELECT {keys}, counts FROM rollup
- WHERE cube = :cube AND span = 86400 AND start >= :day AND start < (SELECT until FROM days)
+ WHERE cube = :cube AND span = 86400 AND start >= :day AND start < :last_day
  UNION ALL
 SELECT {keys}, counts FROM rollup
- WHERE cube = :cube AND span = 3600 AND start >= :first AND start < min(:day, :last)
+ WHERE cube = :cube AND span = 3600 AND start >= :first AND start < :day
  UNION ALL
 SELECT {keys}, counts FROM rollup
- WHERE cube = :cube AND span = 3600 AND start >= (SELECT until FROM days) AND start < :last;
+ WHERE cube = :cube AND span = 3600 AND start >= :last_day AND start < :last;
 
 -- name: forms
 -- What each agent wrote in a time in the forms of events: blocks, those of them that could be read

@@ -11,7 +11,7 @@ from ksi_daemon.errors import InvalidData
 from ksi_daemon.log import EventLog
 from ksi_daemon.log.metrics import latency_ms, wilson
 from ksi_daemon.log.model import GroupKey
-from ksi_daemon.log.reliability import reliability_rows
+from ksi_daemon.log.reliability import _plan, reliability_rows
 from tests.random_log import BEGIN, RandomLog, plain_rows
 
 KEYS: tuple[GroupKey, ...] = (
@@ -103,6 +103,53 @@ def test_a_row_has_its_fields_in_order() -> None:
         "faults": {"model": 1, "parser": 0, "schema": 0, "tool": 1, "provider": 0},
     }  # fmt: skip
     assert list(row.items()) == list(expected.items())
+
+
+HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "before", "by_hour", "plan"),
+    [
+        pytest.param(
+            3 * HOUR_US, 5 * HOUR_US, 0, False, (10_800, 10_800, 10_800, 18_000, ()), id="hours"
+        ),
+        pytest.param(
+            3 * HOUR_US - 1, 5 * HOUR_US + 1, 0, False,
+            (10_800, 10_800, 10_800, 18_000,
+             ((3 * HOUR_US - 1, 3 * HOUR_US), (5 * HOUR_US, 5 * HOUR_US + 1))),
+            id="and parts of hours",
+        ),
+        pytest.param(5, 9, 0, False, (0, 0, 0, 0, ((5, 9),)), id="no whole hour"),
+        pytest.param(
+            23 * HOUR_US, 3 * DAY_US + HOUR_US, 5 * 86_400, False,
+            (23 * 3_600, 86_400, 3 * 86_400, 3 * 86_400 + 3_600, ()),
+            id="days between hours",
+        ),
+        pytest.param(
+            0, 3 * DAY_US, 86_400, False, (0, 0, 86_400, 3 * 86_400, ()), id="open days: by hours"
+        ),
+        pytest.param(
+            0, 3 * DAY_US, 5 * 86_400, True, (0, 0, 0, 3 * 86_400, ()), id="by hour: no days"
+        ),
+        pytest.param(
+            HOUR_US, 50 * DAY_US + HOUR_US, 100 * 86_400, False,
+            (86_400, 86_400, 50 * 86_400, 50 * 86_400,
+             ((HOUR_US, DAY_US), (50 * DAY_US, 50 * DAY_US + HOUR_US))),
+            id="hours that are forgotten: parts of days are scanned",
+        ),
+        pytest.param(
+            HOUR_US, 90 * DAY_US, 100 * 86_400, True,
+            (65 * 86_400, 65 * 86_400, 65 * 86_400, 90 * 86_400, ((HOUR_US, 65 * DAY_US),)),
+            id="by hour: what is forgotten is scanned",
+        ),
+    ],
+)  # fmt: skip
+def test_how_a_time_is_read(
+    since: int, until: int, before: int, by_hour: bool, plan: tuple[Any, ...]
+) -> None:
+    assert tuple(_plan(since, until, before, by_hour=by_hour)) == plan
 
 
 @pytest.mark.parametrize(

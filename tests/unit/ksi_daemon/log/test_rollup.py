@@ -15,11 +15,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ksi_daemon.events import CallRef, Outcome
-from ksi_daemon.log import EventLog, statements
+from ksi_daemon.log import EventLog, rollup, statements
+from ksi_daemon.log.audit import audit
 from ksi_daemon.log.database import open_writer
 from ksi_daemon.log.model import GroupKey
-from ksi_daemon.log.rollup import CUBES, KEYS, Tally, add_counts, cube_of, size_class
+from ksi_daemon.log.rollup import (
+    CUBES,
+    DAY,
+    HOURS_KEPT,
+    KEYS,
+    Tally,
+    add_counts,
+    cube_of,
+    size_class,
+)
 from ksi_daemon.log.scan import rebuild
+from ksi_daemon.log.snapshot import Snapshot
 from ksi_daemon.work import Ended, Work
 from tests.random_log import BEGIN, RandomLog
 
@@ -47,9 +58,9 @@ TIMES: tuple[tuple[datetime | None, datetime | None], ...] = (
 )
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(), st.integers(1, 40), st.booleans())
-def test_the_roll_up_is_the_full_scan(seed: int, length: int, at_once: bool) -> None:
+@settings(max_examples=30, deadline=None)
+@given(st.integers(), st.integers(1, 40), st.booleans(), st.sampled_from([0, DAY, HOURS_KEPT]))
+def test_the_roll_up_is_the_full_scan(seed: int, length: int, at_once: bool, kept: int) -> None:
     async def compare() -> None:
         with TemporaryDirectory() as directory:
             async with EventLog.open(Path(directory, "e.db"), durability="process") as log:
@@ -65,7 +76,9 @@ def test_the_roll_up_is_the_full_scan(seed: int, length: int, at_once: bool) -> 
                         exact = await log.reader.reliability(group_by, since, until, exact=True)
                         assert rolled == exact
 
-    asyncio.run(compare())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rollup, "HOURS_KEPT", kept)
+        asyncio.run(compare())
 
 
 async def test_a_unit_that_is_undone_counts_nothing(path: Path) -> None:
@@ -142,6 +155,22 @@ async def test_a_log_without_a_roll_up_gets_one(path: Path) -> None:
         connection.commit()
     async with EventLog.open(path, durability="process") as log:
         assert await log.reader.reliability(["model"], None, None) == rows
+
+
+async def test_hours_are_forgotten_after_a_while(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollup, "HOURS_KEPT", DAY)
+    async with EventLog.open(path, durability="process") as log:
+        for unit in RandomLog(8).units(60):
+            await log.submit(unit)
+    rows = stored(path)
+    newest = max(row["start"] for row in rows)
+    oldest_hour = min(row["start"] for row in rows if row["span"] == 3_600)
+    assert oldest_hour >= newest // DAY * DAY - DAY
+    assert min(row["start"] for row in rows if row["span"] == 86_400) < oldest_hour
+    with Snapshot.open(path) as snapshot:
+        assert audit(snapshot).miscounted == ()
 
 
 async def test_days_that_are_over_are_summed_up(path: Path) -> None:
