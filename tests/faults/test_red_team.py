@@ -404,7 +404,7 @@ async def test_a_call_is_quoted_however_it_came_to_be_read(way: str) -> None:
     asking = event("agent:send", '{"agent_id": "bad", "message": "Tell me.", "reply": true}')
     result = event("agent:result", msgspec.json.encode({"result": EVIL}).decode())
     tell = event("agent:send", msgspec.json.encode({"agent_id": "a", "message": EVIL}).decode())
-    first = {"result": [reading], "answer": [asking, "."]}.get(way, [])
+    first = {"result": [reading], "answer": [asking]}.get(way, [])
     own = [*first, EVIL, "."]
     bad = {"peer": tell, "heard": result, "answer": f"It says > nothing\n\n`x` {EVIL}"}.get(
         way, "."
