@@ -256,6 +256,17 @@ async def test_a_fix_that_only_reads_is_kept_like_any_other(var: Path) -> None:
             await peer.ask("monitor:retry_attempt", asked)
 
 
+async def test_attempts_outlive_their_agent_and_the_daemon(var: Path) -> None:
+    async with told(var) as peer:
+        before = await listed(peer)
+        await peer.ask("agent:terminate", {"agent_id": "ada"})
+    async with running_daemon(var) as socket, connected(socket) as peer:
+        assert await listed(peer) == before
+        found = await one(peer, "rejected")
+        asked = {"attempt": found["seq"], "event": "system:mark", "data": {"label": "x"}}
+        assert (await peer.ask("monitor:retry_attempt", asked))["status"] == "handled"
+
+
 async def test_one_is_dismissed_and_may_be_fixed_all_the_same(var: Path) -> None:
     async with told(var) as peer:
         found = await one(peer, "denied")
