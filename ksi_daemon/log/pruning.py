@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from ksi_daemon.log import queries
+from ksi_daemon.log.texts import restore_texts
 
 __all__ = ["STEP_EVENTS", "Pruned", "Pruner", "used_bytes"]
 
@@ -73,6 +74,7 @@ class Pruner:
         if not oldest or through < oldest[0][0]:
             return Pruned(bytes=_return_pages(connection))
         hash_ = _anchored(connection, through)
+        restore_texts(connection, through)
         for name in ("keep", "completions", "failures", "approvals"):
             connection.execute(self._queries[f"prune_{name}"], (through,))
         connection.execute(self._queries["prune_outcomes"], (through, through))

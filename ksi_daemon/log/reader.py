@@ -43,6 +43,7 @@ from ksi_daemon.log.rows import event_from_row, microseconds, moment, outcome_fr
 from ksi_daemon.log.scan import FOREVER_US
 from ksi_daemon.log.search import Match, holds, locate
 from ksi_daemon.log.standing import LoggedRule, LoggedTimer
+from ksi_daemon.log.texts import text_of_row
 from ksi_daemon.log.watch import wal_path
 from ksi_daemon.providers.model import Message
 
@@ -173,7 +174,7 @@ class LogReader:
     async def readings(self, agent_id: str, limit: int) -> list[str]:
         """Return what an agent was given to read that is not trusted, the last *limit* in order."""
         rows = await self._rows(self._queries["readings"], (agent_id, limit))
-        return [row[0] for row in reversed(rows)]
+        return [text_of_row(*row) for row in reversed(rows)]
 
     async def pending_messages(self) -> list[PendingMessage]:
         """Return the messages to living agents whose exchange has not ended."""
@@ -181,7 +182,7 @@ class LogReader:
             PendingMessage(
                 agent_id=row[0],
                 request_id=row[1],
-                content=row[2],
+                content=text_of_row(row[2], row[8]),
                 untrusted=bool(row[3]),
                 taken=bool(row[4]),
                 unfinished_completion=row[5],
@@ -359,9 +360,10 @@ def _span(since: datetime | None, until: datetime | None) -> tuple[int, int]:
 
 
 def _message(row: tuple[Any, ...]) -> Message:
-    role, content, name, call_id, is_error, native = row
+    role, content, name, call_id, is_error, native, data = row
     decoded = None if native is None else msgspec.json.decode(native)
-    return Message(role, content, name, call_id, bool(is_error), decoded)
+    text = text_of_row(content, data)
+    return Message(role, text, name, call_id, bool(is_error), decoded)
 
 
 def _completion(row: tuple[Any, ...]) -> LoggedCompletion:

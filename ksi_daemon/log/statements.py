@@ -13,6 +13,7 @@ from ksi_daemon.events import now
 from ksi_daemon.log.model import Attempt, MessageKind
 from ksi_daemon.log.rows import json_text, microseconds
 from ksi_daemon.log.standing import standing_ended
+from ksi_daemon.log.texts import LONG, in_event
 from ksi_daemon.providers.model import Message
 from ksi_daemon.work import Statement
 
@@ -132,11 +133,19 @@ def waiting_message(
     tainted: bool = False,
 ) -> Statement:
     """Put a message into a mailbox; the same event twice is one message."""
-    return (
+    given = (agent_id, int(untrusted), int(tainted), request_id, microseconds(ts))
+    insertion = (
         "INSERT OR IGNORE INTO messages"
-        " (agent_id, role, content, kind, untrusted, tainted, request_id, ts)"
-        " VALUES (?, 'user', ?, 'message', ?, ?, ?, ?)",
-        (agent_id, content, int(untrusted), int(tainted), request_id, microseconds(ts)),
+        " (agent_id, untrusted, tainted, request_id, ts, role, kind, content, text_of)"
+        " SELECT ?, ?, ?, ?, ?, 'user', 'message',"
+    )
+    written = in_event(content)
+    if written is None:
+        return f"{insertion} ?, NULL", (*given, content)
+    return (
+        f"{insertion} iif(e.id IS NULL, ?, ''), e.id FROM (SELECT 1) LEFT JOIN events e"
+        " ON e.id = ? AND e.name = 'agent:send' AND (instr(e.data, ?) OR instr(e.data, ?))",
+        (*given, content, request_id, *written),
     )
 
 
@@ -169,15 +178,17 @@ def message(
     ts: datetime,
 ) -> Statement:
     """Add a reply, a result or a correction to a conversation."""
+    text_of = completion_id if kind == "reply" and len(message.content) >= LONG else None
     return (
         "INSERT INTO messages"
-        " (agent_id, position, role, content, name, call_id, is_error, native, kind, request_id,"
-        " completion_id, ts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " (agent_id, position, role, content, text_of, name, call_id, is_error, native, kind,"
+        " request_id, completion_id, ts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             agent_id,
             position,
             message.role,
-            message.content,
+            message.content if text_of is None else "",
+            text_of,
             message.name,
             message.call_id,
             int(message.is_error),

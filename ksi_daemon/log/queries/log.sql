@@ -60,15 +60,17 @@ SELECT spec, tainted FROM agents WHERE state = 'active' ORDER BY spawned, agent_
 
 -- name: conversation
 -- What an agent has heard and said, in order.
-SELECT role, content, name, call_id, is_error, native FROM messages
- WHERE agent_id = ? AND position IS NOT NULL
- ORDER BY position;
+SELECT m.role, m.content, m.name, m.call_id, m.is_error, m.native, e.data
+  FROM messages m LEFT JOIN events e ON e.id = m.text_of
+ WHERE m.agent_id = ? AND m.position IS NOT NULL
+ ORDER BY m.position;
 
 -- name: readings
 -- What an agent was given to read that nobody vouches for: results, messages of others, quotations.
-SELECT content FROM messages
- WHERE agent_id = ? AND position IS NOT NULL AND (untrusted = 1 OR role = 'tool')
- ORDER BY position DESC LIMIT ?;
+SELECT m.content, e.data
+  FROM messages m LEFT JOIN events e ON e.id = m.text_of
+ WHERE m.agent_id = ? AND m.position IS NOT NULL AND (m.untrusted = 1 OR m.role = 'tool')
+ ORDER BY m.position DESC LIMIT ?;
 
 -- name: pending_messages
 -- Messages to living agents whose exchange has not ended, in the order of arrival.
@@ -79,8 +81,9 @@ SELECT m.agent_id, m.request_id, m.content, m.untrusted, m.position IS NOT NULL,
        (SELECT coalesce(c.counts, json_object('turn', c.turn)) FROM completions c
          WHERE c.request_id = m.request_id AND c.agent_id = m.agent_id
          ORDER BY c.turn DESC LIMIT 1),
-       m.tainted
+       m.tainted, e.data
   FROM messages m JOIN agents a ON a.agent_id = m.agent_id
+  LEFT JOIN events e ON e.id = m.text_of
  WHERE m.kind = 'message' AND m.answered = 0 AND a.state = 'active'
  ORDER BY m.id;
 
