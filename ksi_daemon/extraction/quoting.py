@@ -124,7 +124,9 @@ class Quoting:
             self._ticks, self._coded = "", False
         for run in _TICKS.finditer(gap, line + 1):
             if not self._ticks and len(run[0]) <= _MAX_TICKS:
-                self._ticks, self._coded = run[0], gap[run.end() :] in _PADDING[len(run[0])]
+                self._ticks = run[0]
+                # A slice of all that follows would cost the square of a line of code.
+                self._coded = gap[run.end() : run.end() + 2] in _PADDING[len(run[0])]
             elif run[0] == self._ticks:
                 self._ticks, self._coded = "", False
 

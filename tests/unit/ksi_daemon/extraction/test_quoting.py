@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ksi_daemon.extraction.quoting import Quoting, Shown
+from tests.growth import LINEAR, doubling, repeated
 
 
 @pytest.mark.parametrize(
@@ -136,3 +137,12 @@ def test_what_lies_before_the_end_of_a_thought_is_one() -> None:
     assert quoting.at(text.index("1")) == "thought"
     quoting.pass_over(text.index("1") + 1)
     assert quoting.at(text.index("2")) is None
+
+
+@pytest.mark.parametrize("unit", ["`a` ", "``a`` ", "`", "```\n", "~~~\n", "> `a`\n"])
+def test_layout_costs_no_more_than_the_length(unit: str) -> None:
+    def cost(size: int) -> None:
+        text = repeated(unit, size)
+        Quoting(text).at(len(text))
+
+    assert doubling(cost, 400_000) < LINEAR
