@@ -122,10 +122,14 @@ def _may_begin(text: str, start: int, end: int, dialect: FramedDialect) -> bool:
     if before and any(text.find(marker, start, end) >= 0 for marker in dialect.markers):
         return True
     for hint, at in found:
-        while at >= 0:
+        for _ in range(FEW):
             if opener.match(text, at):
                 return True
             at = text.find(hint, at + 1, end)
+            if at < 0:
+                break
+        else:
+            return True  # perhaps: to look at more would cost more than a closer look
     return False
 
 

@@ -40,6 +40,8 @@ HOSTILE: Final = (
     ("ksi", '"na"action"', "```\n"),
     ("prompt_tools", "", '{"tool":"'),
     ("any", "", '{"event":"a:b",'),
+    ("any", "", '{"tool":"'),
+    ("any", "", "{'event':{'event':~~~"),
     ("any", "", "@tool x\n"),
     ("any", "", "<|channel|>"),
 )

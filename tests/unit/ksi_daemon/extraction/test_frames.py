@@ -155,6 +155,7 @@ def test_a_block_begins_wherever_its_opener_does(dialect: FramedDialect, text: s
     [
         pytest.param("prose", False, id="no mark"),
         pytest.param("a < b, [1], `code`", False, id="marks of something else"),
+        pytest.param("<" * 99, True, id="too many to look at"),
         pytest.param("so: [f(a=1)]", True, id="a list of calls"),
         pytest.param("<tool_call>", True, id="a tag that may go on"),
         pytest.param("<|message_model|> <tool_call>{", True, id="a mark before its own"),
