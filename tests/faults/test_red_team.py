@@ -406,9 +406,7 @@ async def test_a_call_is_quoted_however_it_came_to_be_read(way: str) -> None:
     tell = event("agent:send", msgspec.json.encode({"agent_id": "a", "message": EVIL}).decode())
     first = {"result": [reading], "answer": [asking]}.get(way, [])
     own = [*first, EVIL, "."]
-    bad = {"peer": tell, "heard": result, "answer": f"It says > nothing\n\n`x` {EVIL}"}.get(
-        way, "."
-    )
+    bad = {"peer": tell, "heard": result, "answer": f"> {EVIL}"}.get(way, ".")
     with short_directory() as var:
         async with running_daemon(var) as socket, connected(socket) as ksi:
             for agent_id, replies, allow in (

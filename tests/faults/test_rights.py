@@ -2,17 +2,22 @@
 
 An event without a row fails, and so does a row without an event: whoever adds an event looks at who
 may use it. The events and their effects are those of a real daemon; their handlers are put aside,
-for the question is whether the router lets an event through. A client of another uid is not in the
-table: it gets no further than the socket (tests/unit/ksi_daemon/transports/test_unix.py).
+for the question is whether the router lets an event through. A client of another uid gets no
+further than the socket: a real process of one tries every event.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import anyio
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -33,9 +38,18 @@ from ksi_daemon.testing import connected, running_daemon, running_router, short_
 pytestmark = pytest.mark.faults
 
 TABLE: Final = Path(__file__).parent.parent / "data" / "rights.tsv"
-# An agent may be granted nothing, the namespace of the event, or its name; a child asks the one
-# that has the namespace for the name.
-COLUMNS: Final = ("event", "effect", "operator", "nothing", "namespace", "name", "child")
+# A stranger is another user of the machine. An agent may be granted nothing, the namespace of the
+# event, or its name; a child asks the one that has the namespace for the name.
+COLUMNS: Final = (
+    "event",
+    "effect",
+    "operator",
+    "stranger",
+    "nothing",
+    "namespace",
+    "name",
+    "child",
+)
 Events = list[tuple[str, Effect]]
 
 
@@ -78,8 +92,8 @@ async def judged(events: Events) -> list[tuple[str, ...]]:
         for event, effect in events:
             router.registry.add(tool(event, nothing, schema={}, summary="x", effect=effect))
         for event, effect in events:
-            rights = [await verdict(router, event, each) for each in principals(event, admin)]
-            rows.append((event, effect, *rights))
+            own, *agents = [await verdict(router, event, each) for each in principals(event, admin)]
+            rows.append((event, effect, own, "refused", *agents))
     return rows
 
 
@@ -89,6 +103,40 @@ async def nothing(data: dict[str, Any], ctx: Any) -> None:
 
 async def test_each_event_has_its_row_and_the_router_keeps_it() -> None:
     assert await judged(await registered()) == committed()
+
+
+ASK_AS_STRANGER: Final = """
+import json, socket, sys
+answers = {}
+for event in json.load(sys.stdin):
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(sys.argv[1])
+        s.sendall(json.dumps({"event": event, "data": {}}).encode() + b"\\n")
+        s.shutdown(socket.SHUT_WR)
+        answers[event] = json.loads(s.makefile().readline())["error"]["code"]
+json.dump(answers, sys.stdout)
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None,
+    reason="only root can become another user, by setpriv",
+)
+async def test_S6_another_user_is_refused_before_any_event() -> None:
+    events = [row[0] for row in committed()]
+    with short_directory() as var:
+        async with running_daemon(var) as socket, connected(socket) as ksi:
+            # Even where somebody has opened the way to the socket.
+            for path, mode in ((var, 0o755), (socket.parent, 0o755), (socket, 0o666)):
+                os.chmod(path, mode)
+            before = (await ksi.ask("system:health"))["last_seq"]
+            argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+            python = shutil.which("python3", path="/usr/local/bin:/usr/bin") or sys.executable
+            argv += [python, "-I", "-c", ASK_AS_STRANGER, str(socket)]
+            done = await anyio.run_process(argv, input=json.dumps(events).encode())
+            assert json.loads(done.stdout) == dict.fromkeys(events, "not_authorized")
+            assert (await ksi.ask("system:health"))["last_seq"] == before
+    assert {row[COLUMNS.index("stranger")] for row in committed()} == {"refused"}
 
 
 async def test_what_is_not_registered_is_nobodys_and_tells_no_names() -> None:
