@@ -97,12 +97,18 @@ class Programs(NamedTuple):
             await self._check_profile()
             await self.http.start(tasks)
 
+    def stop_listening(self) -> None:
+        """Let no more in."""
+        self.mcp_socket.stop_listening()
+        if self.http is not None:
+            self.http.stop_listening()
+
     async def stop(self) -> None:
-        """Send them away."""
-        self.mcp_socket.stop()
-        self.mcp_route.stop()
+        """Send away who is in."""
+        await self.mcp_socket.stop()
         if self.http is not None:
             await self.http.stop()
+        self.mcp_route.stop()
 
     async def _check_profile(self) -> None:
         """Refuse to start with a profile that nobody could be given."""
@@ -237,6 +243,7 @@ class Daemon:
 
     async def _stop(self, router: Router, house: House) -> None:
         await house.server.stop_listening()
+        house.programs.stop_listening()
         house.subscriptions.close()
         if self.storage_error is None:
             router.notify("system:stopping", {"running": router.running})

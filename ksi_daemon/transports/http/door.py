@@ -80,6 +80,11 @@ class HttpDoor:
         tasks.start_soon(self._served.run, listener)
         log.info("http_opened", host=self._address[0], port=self.port)
 
+    def stop_listening(self) -> None:
+        """Take no new connections."""
+        if self._served is not None:
+            self._served.stop_listening()
+
     async def stop(self) -> None:
         """Take no more requests; return when those under way have ended or were cut off."""
         if self._served is not None:

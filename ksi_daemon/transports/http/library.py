@@ -19,6 +19,10 @@ class Served(Protocol):
         """Serve *listener* until ``stop``."""
         ...
 
+    def stop_listening(self) -> None:
+        """Take no new connections."""
+        ...
+
     async def stop(self) -> None:
         """Have ``run`` end, and wait for it."""
         ...

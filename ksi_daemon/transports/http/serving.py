@@ -64,6 +64,11 @@ class Server(uvicorn.Server):
             listener.close()
             self._ended.set()
 
+    def stop_listening(self) -> None:
+        """Take no new connections."""
+        for each in self.servers if self.started else ():
+            each.close()
+
     async def stop(self) -> None:
         """Have ``run`` end, and wait for it."""
         self.should_exit = True

@@ -30,6 +30,10 @@ class Serving(Protocol):
         """Answer the messages in *lines* until they end."""
         ...
 
+    async def idle(self) -> None:
+        """Return once all that was asked by lines is answered."""
+        ...
+
     def http(self, who: Who, *, max_body_bytes: int) -> AbstractAsyncContextManager[App]:
         """Return the application that answers over HTTP, while it is entered."""
         ...
@@ -50,6 +54,11 @@ class Library:
             if self._serving is None:
                 self._serving = await anyio.to_thread.run_sync(self._load)
             return self._serving
+
+    async def idle(self) -> None:
+        """Return once all that was asked by lines is answered."""
+        if self._serving is not None:
+            await self._serving.idle()
 
     def _load(self) -> Serving:
         try:

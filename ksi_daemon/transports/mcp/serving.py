@@ -50,6 +50,7 @@ class McpServing:
         self._router = router
         self._files = files
         self._news = News(router)
+        self._streams: set[_UnderWay] = set()
         # It tells of every refused request; what fails for no reason of the client's is an error.
         logging.getLogger("mcp").setLevel(logging.ERROR)
 
@@ -82,17 +83,26 @@ class McpServing:
         async def give() -> None:
             async with outgoing:
                 async for each in outgoing:
-                    under_way.end(each.message)
                     text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
                     await send(text.encode() + b"\n")
+                    under_way.end(each.message)
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(take)
-            tasks.start_soon(give)
-            async with anyio.create_task_group() as telling:
-                telling.start_soon(self._news.tell, bus, host)
-                await server.run(read, write, options)
-                telling.cancel_scope.cancel()
+        self._streams.add(under_way)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(take)
+                tasks.start_soon(give)
+                async with anyio.create_task_group() as telling:
+                    telling.start_soon(self._news.tell, bus, host)
+                    await server.run(read, write, options)
+                    telling.cancel_scope.cancel()
+        finally:
+            self._streams.discard(under_way)
+
+    async def idle(self) -> None:
+        """Return once all that was asked by lines is answered."""
+        for each in tuple(self._streams):
+            await each.idle()
 
     @asynccontextmanager
     async def http(self, who: Who, *, max_body_bytes: int) -> AsyncIterator[App]:
@@ -141,7 +151,7 @@ class _UnderWay:
 
     def __init__(self) -> None:
         self._ids: set[str | int] = set()
-        self._room = anyio.Event()
+        self._ended = anyio.Event()
 
     async def begin(self, message: mcp.JSONRPCMessage) -> None:
         """Take note of *message*; wait while there are too many."""
@@ -149,9 +159,13 @@ class _UnderWay:
             self._cancelled(message.params or {})
         elif isinstance(message, mcp.JSONRPCRequest):
             while len(self._ids) >= AT_ONCE:
-                self._room = anyio.Event()
-                await self._room.wait()
+                await self._ended.wait()
             self._ids.add(message.id)
+
+    async def idle(self) -> None:
+        """Return once there is none."""
+        while self._ids:
+            await self._ended.wait()
 
     def end(self, message: mcp.JSONRPCMessage) -> None:
         """Take note of an answer."""
@@ -166,7 +180,8 @@ class _UnderWay:
 
     def _forget(self, which: str | int) -> None:
         self._ids.discard(which)
-        self._room.set()
+        self._ended.set()
+        self._ended = anyio.Event()
 
 
 def _not_understood(error: ValidationError) -> bytes:

@@ -33,6 +33,8 @@ __all__ = ["McpSocket"]
 
 _TOO_LARGE: Final = "frame_too_large"
 _RETRY_S: Final = 1.0
+# How long answers may take to be written when all handlers have ended.
+CLOSE_S: Final = 1.0
 
 log = structlog.get_logger()
 
@@ -67,6 +69,7 @@ class McpSocket:
         self._numbers = count(1)
         self._open = 0
         self._scope = anyio.CancelScope()
+        self._accepting = anyio.CancelScope()
 
     async def start(self, tasks: anyio.abc.TaskGroup) -> None:
         """Listen, and serve in *tasks*. The directory is private, and the caller holds the lock.
@@ -78,21 +81,33 @@ class McpSocket:
         listener = await anyio.abc.SocketListener.from_socket(bound)
         tasks.start_soon(self._serve, listener)
 
-    def stop(self) -> None:
-        """End all connections."""
-        self._scope.cancel()
+    def stop_listening(self) -> None:
+        """Take no new connections and remove the socket."""
+        self._accepting.cancel()
         self._path.unlink(missing_ok=True)
+
+    async def stop(self) -> None:
+        """End all connections, once the last answers are written."""
+        with anyio.move_on_after(CLOSE_S):
+            await self._library.idle()
+        self._scope.cancel()
 
     async def _serve(self, listener: anyio.abc.SocketListener) -> None:
         with self._scope:
-            async with listener:
-                while True:
-                    try:
-                        await listener.serve(self._connected)
-                    # No descriptors are left: others must have the time to give some back.
-                    except OSError as exc:
-                        log.warning("accept_failed", error=exc.strerror)
-                        await anyio.sleep(_RETRY_S)
+            async with anyio.create_task_group() as connections, listener:
+                with self._accepting:
+                    await self._accept(listener, connections)
+
+    async def _accept(
+        self, listener: anyio.abc.SocketListener, connections: anyio.abc.TaskGroup
+    ) -> None:
+        while True:
+            try:
+                await listener.serve(self._connected, connections)
+            # No descriptors are left: others must have the time to give some back.
+            except OSError as exc:
+                log.warning("accept_failed", error=exc.strerror)
+                await anyio.sleep(_RETRY_S)
 
     async def _connected(self, stream: anyio.abc.SocketStream) -> None:
         self._open += 1

@@ -20,9 +20,7 @@ def test_queries_are_there() -> None:
 
 @pytest.mark.parametrize("name", LOADED)
 def test_query_fits_the_schema(name: str, tmp_path: Path) -> None:
-    sql = LOADED[name].format(
-        keys="model", facts="c.model AS model", seqs="SELECT 1 AS seq"
-    )
+    sql = LOADED[name].format(keys="model", facts="c.model AS model", seqs="SELECT 1 AS seq")
     with closing(open_writer(tmp_path / "events.db", "process")) as connection:
         connection.execute("PRAGMA trusted_schema = 1")
         connection.create_function("matches", 2, matches, deterministic=True)

@@ -210,6 +210,21 @@ async def test_the_door_closes_on_an_answer_that_does_not_end() -> None:
         writer.close()
 
 
+async def test_a_door_that_closes_lets_nobody_in_and_ends_what_was_begun() -> None:
+    async with opened() as door:
+        reader, writer = await connected(door)
+        writer.write("\r\n".join([*post(b"hello", AUTHORIZED), "", ""]).encode())
+        await writer.drain()
+        assert (await asked(door, post(b"", AUTHORIZED)))[0] == 200
+        door.stop_listening()
+        with pytest.raises(OSError, match=r"refused|Connect"):
+            await connected(door)
+        writer.write(b"hello")
+        with anyio.fail_after(5):
+            assert await reader.readuntil(b"hello")
+        writer.close()
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "example.com", "::", ""])
 async def test_it_opens_on_loopback_only(host: str) -> None:
     with pytest.raises(BaseExceptionGroup) as caught:

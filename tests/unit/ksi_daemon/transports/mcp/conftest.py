@@ -38,6 +38,14 @@ def word() -> str:
 
 
 @tool(effect="observe")
+async def wait_for(path: str) -> str:
+    """Return once there is a file."""
+    while not await anyio.Path(path).exists():
+        await anyio.sleep(0)
+    return "went"
+
+
+@tool(effect="observe")
 async def wait() -> str:
     """Never return."""
     await anyio.sleep_forever()

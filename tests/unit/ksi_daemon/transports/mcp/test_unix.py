@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from ksi_daemon.testing import connected, running_daemon
@@ -346,6 +347,20 @@ async def test_there_are_only_so_many(house: Path) -> None:
     ):
         second.write({})
         assert (await second.read())["error"]["code"] == "too_many_connections"
+
+
+async def test_a_daemon_that_stops_lets_nobody_in_and_ends_what_was_begun(house: Path) -> None:
+    async with served(house, drain_timeout_s=5.0) as var, host(var, {"profile": "all"}) as this:
+        (house / "go").unlink(missing_ok=True)
+        call = {"name": "wait_for", "arguments": {"path": str(house / "go")}}
+        this.write({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+        async with connected(var / "run" / "daemon.sock") as peer:
+            await peer.ask("system:shutdown")
+        with anyio.fail_after(PATIENCE_S):
+            while (var / "run" / "mcp.sock").exists():
+                await anyio.lowlevel.checkpoint()
+        (house / "go").touch()
+        assert (await this.read())["result"]["content"] == [{"type": "text", "text": "went"}]
 
 
 async def test_the_daemon_stops_while_a_call_runs(house: Path) -> None:
