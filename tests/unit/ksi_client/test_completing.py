@@ -36,7 +36,7 @@ def completed(words: list[str], incomplete: str) -> list[str]:
         pytest.param(["send"], "a", ["ada"], id="agents"),
         pytest.param(["terminate", "ada"], "", ["ada", "bob"], id="more agents"),
         pytest.param(["events", "--agent"], "b", ["bob"], id="agents of an option"),
-        pytest.param([], "re", ["reliability"], id="commands"),
+        pytest.param([], "rel", ["reliability"], id="commands"),
         pytest.param(["spawn"], "a", ["agents/ada", "agents/bad"], id="components"),
         pytest.param(["components", "show"], "p", ["profiles/team"], id="a component to show"),
         pytest.param(["rules", "rm", "low"], "h", ["high"], id="rules"),

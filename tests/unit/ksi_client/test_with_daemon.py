@@ -139,7 +139,9 @@ def test_an_agents_story(run: Run, up: Callable[[], int]) -> None:
     ready = events(run, "agent:status")[0]
     why = run("why", str(ready["seq"]), "--text").stdout.splitlines()
     assert '> {"event": "agent:status", "data": {"status": "ready"}}' in "\n".join(why)
-    assert f"#{ready['seq']}  agent:status  ada" in why[-1]
+    assert f"#{ready['seq']}  agent:status  ada" in why[-3]
+    assert why[-2].split()[:3] == ["checks", "✓", "read"]
+    assert why[-1].split()[:2] == ["handler", "write,"]
 
     sent = run("send", "ada", "more", "--text").stdout.splitlines()
     assert sent[0] == "I am sorry."
