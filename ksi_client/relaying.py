@@ -49,6 +49,14 @@ class _Opening(msgspec.Struct):
     params: _Offer = msgspec.field(default_factory=_Offer)
 
 
+class _Cancelled(msgspec.Struct, rename="camel"):
+    request_id: Id | None = None
+
+
+class _Cancelling(msgspec.Struct):
+    params: _Cancelled = msgspec.field(default_factory=_Cancelled)
+
+
 class Relay:
     """One session of a host. *instructions* is what a host is told that finds no daemon."""
 
@@ -56,7 +64,7 @@ class Relay:
         self._instructions = instructions
         self._opening: bytes | None = None
         self._opened: bytes | None = None
-        self._under_way: dict[Id, None] = {}
+        self._under_way: dict[Id | None, None] = {}
         self._alone = False
 
     @property
@@ -120,6 +128,8 @@ class Relay:
             self._opening, self._opened = line, None
         elif said.method == "notifications/initialized":
             self._opened = line
+        elif said.method == "notifications/cancelled":
+            self._under_way.pop(_cancelled(line), None)
 
     def _welcome(self, line: bytes) -> dict[str, Any]:
         """Return the answer to a host that opens its session: the daemon will come."""
@@ -157,6 +167,14 @@ def _read(line: bytes) -> tuple[_Said | None, bytes]:
         return None, _refusal(None, INVALID_REQUEST, error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         return None, _refusal(None, PARSE_ERROR, ErrorInfo("bad_json", f"not JSON: {exc}"))
+
+
+def _cancelled(line: bytes) -> Id | None:
+    """Return the id of the request that *line* cancels: it will not be answered."""
+    try:
+        return msgspec.json.decode(line, type=_Cancelling).params.request_id
+    except msgspec.ValidationError:
+        return None
 
 
 def _refusal(which: Id | None, code: int, error: ErrorInfo) -> bytes:

@@ -160,6 +160,22 @@ def test_what_a_daemon_that_is_gone_did_not_answer_is_answered() -> None:
 
 
 @pytest.mark.parametrize(
+    ("params", "waiting"),
+    [
+        pytest.param({"requestId": 1}, False, id="it"),
+        pytest.param({"requestId": 2}, True, id="another"),
+        pytest.param({"requestId": {}}, True, id="nonsense"),
+        pytest.param({}, True, id="nothing"),
+    ],
+)
+def test_what_was_cancelled_is_not_waited_for(params: Any, waiting: bool) -> None:
+    session = relay()
+    session.asked(line({"id": 1, "method": "tools/call"}))
+    session.asked(line({"method": "notifications/cancelled", "params": params}))
+    assert session.waiting is waiting
+
+
+@pytest.mark.parametrize(
     ("begin", "end", "found"),
     [
         pytest.param(b'{"jsonrpc":"2.0","id":7,"method"', b"}}", 7, id="behind the version"),
