@@ -28,7 +28,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from hashlib import sha256
 from sqlite3 import Connection
 from types import TracebackType
@@ -240,6 +240,13 @@ class Router:
         handlers, payload, _ = admitted
         self._dispatch(_Delivery(submission, event, handlers, payload, context, reply))
         return reply
+
+    def together(self) -> AbstractContextManager[None]:
+        """Have all that is submitted within the block, which must not wait, be one commit.
+
+        Where the first cannot be written, the others are not.
+        """
+        return self._journal.together()
 
     async def record(self, *rows: Statement) -> None:
         """Commit *rows* that belong to no event of their own; raise StorageError."""

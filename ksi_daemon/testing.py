@@ -10,7 +10,13 @@ import sqlite3
 import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -99,6 +105,10 @@ class MemoryLog:
         future: asyncio.Future[Work] = loop.create_future()
         loop.call_soon(self._commit, work, future)
         return future
+
+    def together(self) -> AbstractContextManager[None]:
+        """Change nothing: each unit is a commit of its own; see ``work.Journal``."""
+        return nullcontext()
 
     def close(self) -> None:
         """Release the connection."""

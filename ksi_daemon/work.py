@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import msgspec
@@ -48,6 +49,8 @@ class Work(msgspec.Struct):
     After the commit the writer has set ``event.seq``, ``event.status``, ``outcome`` and, when
     *idempotency* named an event that was logged before, *duplicate*: then nothing was written,
     ``event.seq`` is the earlier event's and ``outcome`` its outcome (None while it has not ended).
+
+    *after* is what it was submitted ``together`` with: where that is refused, so is this.
     """
 
     event: Event | None = None
@@ -57,6 +60,7 @@ class Work(msgspec.Struct):
     statements: tuple[Statement, ...] = ()
     idempotency: Idempotency | None = None
     duplicate: bool = False
+    after: Work | None = None
 
 
 class Journal(Protocol):
@@ -66,4 +70,11 @@ class Journal(Protocol):
 
     def submit(self, work: Work) -> asyncio.Future[Work]:
         """Queue *work*; the future ends after its commit, or with a StorageError."""
+        ...
+
+    def together(self) -> AbstractContextManager[None]:
+        """Have all that is submitted within the block, which must not wait, be one commit.
+
+        Where the first unit is refused, the others are too.
+        """
         ...

@@ -20,6 +20,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -100,9 +101,16 @@ def write_singly(
     Raise sqlite3.Error, with nothing written, if the storage is at fault.
     """
     done: list[Done | KsiError] = []
+    refused: dict[int, KsiError] = {}
     with _transaction(connection):
         for work in works:
-            result, head = _write_one(connection, work, head)
+            result: Done | KsiError
+            if work.after is not None and id(work.after) in refused:
+                result = copy(refused[id(work.after)])
+            else:
+                result, head = _write_one(connection, work, head)
+            if isinstance(result, KsiError):
+                refused[id(work)] = result
             done.append(result)
     return done, head
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -68,6 +68,10 @@ class EventLog:
     def submit(self, work: Work) -> asyncio.Future[Work]:
         """Queue *work*; see ``work.Journal``."""
         return self._writer.submit(work)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Have what is submitted within the block be one commit; see ``work.Journal``."""
+        return self._writer.together()
 
     async def prune(
         self, before: datetime, now: datetime, limit_bytes: int | None = None

@@ -19,8 +19,8 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -62,6 +62,15 @@ _Queued = tuple[Work, asyncio.Future[Work], int]
 _Result = Done | KsiError
 
 
+class _Group:
+    """Units that are submitted together: the *first*, and the *obstacle* that it met, if any."""
+
+    def __init__(self) -> None:
+        self.units: list[_Queued] = []
+        self.first: Work | None = None
+        self.obstacle: StorageError | None = None
+
+
 class LogWriter:
     """The only writer of *connection*, which it owns. ``submit`` is for the event loop.
 
@@ -88,12 +97,13 @@ class LogWriter:
         self._on_failure = on_failure
         self._limits = (queue_units, queue_bytes)
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[_Queued | None] = SimpleQueue()
+        self._queue: SimpleQueue[list[_Queued] | None] = SimpleQueue()
         self._failure: StorageError | None = None
         self._head = head_of(connection)
         self._checkpointed = True
         # Only the loop touches these, so they need no lock.
         self._closing = False
+        self._group: _Group | None = None
         self._depth = self._bytes = 0
         self._batches = self._units = self._refused = self._last_batch = 0
         self._batch_sizes = [0] * (MAX_UNITS.bit_length())
@@ -123,15 +133,34 @@ class LogWriter:
         """Queue *work*; the future ends after its commit, or with a KsiError."""
         future: asyncio.Future[Work] = self._loop.create_future()
         weight = _weight(work)
-        obstacle = self._obstacle(weight)
+        group = self._group
+        follows = group is not None and group.first is not None
+        obstacle = group.obstacle if group and follows else self._obstacle(weight)
+        if group is not None:
+            work.after = group.first
+            group.first, group.obstacle = group.first or work, copy(obstacle)
         if obstacle is not None:
             self._refused += 1
             future.set_exception(obstacle)
             return future
         self._depth += 1
         self._bytes += weight
-        self._queue.put((work, future, weight))
+        if group is not None:
+            group.units.append((work, future, weight))
+        else:
+            self._queue.put([(work, future, weight)])
         return future
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Have what is submitted within the block be one commit; see ``work.Journal``."""
+        group = self._group = _Group()
+        try:
+            yield
+        finally:
+            self._group = None
+            if group.units:
+                self._queue.put(group.units)
 
     async def close(self) -> None:
         """Commit what waits, shrink the WAL to nothing, close the connection."""
@@ -204,8 +233,8 @@ class LogWriter:
         with suppress(Empty):
             queued = self._queue.get(timeout=IDLE_S)
             while queued is not None:
-                batch.append(queued)
-                weight += queued[2]
+                batch += queued
+                weight += sum(unit[2] for unit in queued)
                 if len(batch) >= MAX_UNITS or weight >= MAX_BYTES:
                     return batch, True
                 queued = self._queue.get_nowait()

@@ -5,13 +5,14 @@
                   +----- results and corrections --------+   if any needs an answer
 
 Each completion is stored with its text before its calls run, in one commit with the records of
-its calls and with what the turn before has left to say. The events of the calls have ids made of
-the completion's id and their ordinal, so a crash is made good by running the stored completion
-again: what was logged is not logged twice, and the agent is told the same.
+its calls, with what the turn before has left to say, and with its first call. The events of the
+calls have ids made of the completion's id and their ordinal, so a crash is made good by running
+the stored completion again: what was logged is not logged twice, and the agent is told the same.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -161,9 +162,25 @@ class Exchange:
         completion_id = new_id()
         reading = await read(completion, completion_id, self._manner)
         blocks = self._blocks(completion, reading)
-        return await self._act(
-            await self._store(completion_id, completion, reading, blocks), blocks
-        )
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        with self._router.together():
+            storing = self._store(completion_id, completion, reading, blocks)
+            begun = self._begin_first(completion_id, blocks)
+        kept = _stored(await storing, completion, self._progress.counts.turn + 1)
+        self._manners.committed(self._manner)
+        return await self._act(kept, blocks, begun)
+
+    def _begin_first(
+        self, completion_id: str, blocks: tuple[Block, ...]
+    ) -> asyncio.Future[Submitted] | None:
+        """Submit the first block, together with the completion that it was written in."""
+        refused = self._refuses(blocks)
+        call = _runnable(blocks[0], refused=refused) if blocks else None
+        if call is None:
+            return None
+        # As the completion will be, as far as it is a cause.
+        cause = msgspec.structs.replace(self._inbound.cause, id=completion_id)
+        return self._submit(cause, blocks[0], call)
 
     async def _complete(self, request: Request) -> Completion:
         started = time.perf_counter()
@@ -232,20 +249,19 @@ class Exchange:
             return is_grave(effect) and is_permitted(principal, event, effect)
         return False
 
-    async def _store(
+    def _store(
         self,
         completion_id: str,
         completion: Completion,
         reading: Reading,
         blocks: tuple[Block, ...],
-    ) -> Stored:
+    ) -> asyncio.Future[Submitted]:
         """Log *completion* and the records of its blocks; from here on it is part of the talk."""
-        await anyio.lowlevel.checkpoint_if_cancelled()
         session, inbound, turn = self.session, self._inbound, self._progress.counts.turn + 1
         # A reply that broke off has no calls: as its native message it would wait for results.
         native = reading.native if completion.stop_reason is not None else None
         reply = Message("assistant", completion.text, native=native)
-        submitted = await self._notify(
+        return self._notify(
             "completion:result",
             completion_data(turn, session.provider, completion, reading.extraction, self._proof),
             event_id=completion_id,
@@ -275,11 +291,6 @@ class Exchange:
                 ),
             ),
         )
-        error = submitted.outcome.error
-        if error is not None:
-            raise StorageError(error.message, code=error.code, retryable=error.retryable)
-        self._manners.committed(self._manner)
-        return Stored(submitted.event, completion, turn)
 
     def _refuses(self, blocks: Iterable[Block]) -> bool:
         """Say whether the reply of *blocks* is refused as a whole (CONFORMANCE C4).
@@ -290,12 +301,23 @@ class Exchange:
             isinstance(block.found, Rejected) and not block.native for block in blocks
         )
 
-    async def _act(self, kept: Stored, blocks: tuple[Block, ...]) -> str | None:
-        """Run the calls of a stored completion; return a finish reason, or None to go on."""
+    async def _act(
+        self,
+        kept: Stored,
+        blocks: tuple[Block, ...],
+        begun: asyncio.Future[Submitted] | None = None,
+    ) -> str | None:
+        """Run the calls of a stored completion; return a finish reason, or None to go on.
+
+        *begun* is what the first has come to, if it was submitted already.
+        """
         self._progress.counts.turn = kept.turn
         refused = self._refuses(blocks)
         self._asked_for_nonce = any(block.held for block in blocks)
-        done = [await self._run(kept, block, refused=refused) for block in blocks]
+        done = []
+        for block in blocks:
+            done.append(await self._run(kept, block, begun, refused=refused))
+            begun = None
         # Who is terminated leaves nothing behind that a new agent of its id would find.
         await anyio.lowlevel.checkpoint_if_cancelled()
         told_each = results(done, self._manner.schemas, refused=refused)
@@ -331,13 +353,20 @@ class Exchange:
         counts, seconds = self._progress.counts, round(self._elapsed(), 3)
         return msgspec.json.encode(msgspec.structs.replace(counts, turn=turn, seconds=seconds))
 
-    async def _run(self, kept: Stored, block: Block, *, refused: bool) -> Done:
-        """Run one block, if it is a call that may run."""
-        found = block.found
-        if isinstance(found, Rejected) or block.held or refused:
+    async def _run(
+        self,
+        kept: Stored,
+        block: Block,
+        begun: asyncio.Future[Submitted] | None,
+        *,
+        refused: bool,
+    ) -> Done:
+        """Run one block, if it is a call that may run and has not *begun* already."""
+        found = _runnable(block, refused=refused)
+        if found is None:
             self._reject(kept, block)
             return Done(block)
-        submitted = await self._submit(kept, block, found)
+        submitted = await (begun or self._submit(kept.event, block, found))
         outcome = submitted.outcome
         report = CallReport(
             found.id,
@@ -349,23 +378,25 @@ class Exchange:
         self._calls.append(report)
         return Done(block, report, submitted.receipt, submitted.outside)
 
-    async def _submit(self, kept: Stored, block: Block, call: Call) -> Submitted:
+    def _submit(self, completion: Event, block: Block, call: Call) -> asyncio.Future[Submitted]:
+        """Submit the *call* of a block of *completion*."""
+        completion_id = completion.id
         reference = CallRef(call.id, call.dialect, call.start, call.end, call.repairs)
-        event_id = block_id(kept.event.id, block)
+        event_id = block_id(completion_id, block)
         self._notify(
             "extraction:call",
             {"name": call.name, "call": reference},
             event_id=f"{event_id}.call",
-            completion_id=kept.event.id,
-            cause=kept.event,
+            completion_id=completion_id,
+            cause=completion,
         )
-        return await self._router.submit(
+        return self._router.submit(
             Submission(
                 event=call.name,
                 data=msgspec.Raw(msgspec.json.encode(call.args)),
                 principal=self.session.principal,
-                cause=kept.event,
-                completion_id=kept.event.id,
+                cause=completion,
+                completion_id=completion_id,
                 call=reference,
                 event_id=event_id,
                 idempotency_key=event_id,
@@ -408,7 +439,7 @@ class Exchange:
         call: CallRef | None = None,
         outcome: Outcome | None = None,
         rows: tuple[Statement, ...] = (),
-    ) -> Any:
+    ) -> asyncio.Future[Submitted]:
         told = {"agent_id": self.session.agent_id, "request_id": self._inbound.request_id} | data
         return self._router.submit(
             Submission(
@@ -473,3 +504,17 @@ def _counts(cutoff: Cutoff | None) -> Counts | None:
 def _called_tool(call: Call) -> str:
     """Return the tool that *call* names, if it is one of ``tool:call``."""
     return str(call.args.get("name", "")) if call.name == "tool:call" else ""
+
+
+def _runnable(block: Block, *, refused: bool) -> Call | None:
+    """Return the call of *block* if it may run; *refused*: nothing of its reply may."""
+    found = block.found
+    return found if isinstance(found, Call) and not block.held and not refused else None
+
+
+def _stored(submitted: Submitted, completion: Completion, turn: int) -> Stored:
+    """Return the completion that was *submitted* to the log; raise StorageError."""
+    error = submitted.outcome.error
+    if error is not None:
+        raise StorageError(error.message, code=error.code, retryable=error.retryable)
+    return Stored(submitted.event, completion, turn)

@@ -528,6 +528,62 @@ async def test_what_is_larger_than_the_queue_passes_alone(path: Path, new_event:
     assert seq(work) == 1
 
 
+# -- together ------------------------------------------------------------------------------------
+
+
+async def test_what_is_submitted_together_is_one_commit(path: Path, new_event: NewEvent) -> None:
+    async with running(open_writer(path, "process"), path) as writer:
+        with writer.together():
+            futures = [writer.submit(Work(event=new_event())) for _ in range(3)]
+        assert [seq(work) for work in await asyncio.gather(*futures)] == [1, 2, 3]
+        assert writer.gauges().batches == 1
+
+
+@pytest.mark.parametrize(("bad", "text"), bad_units())
+async def test_what_follows_a_bad_unit_is_refused_with_it(
+    path: Path, new_event: NewEvent, outside: Ask, bad: Callable[[NewEvent], Work], text: str
+) -> None:
+    async with running(open_writer(path, "process"), path) as writer:
+        await writer.submit(Work(event=new_event(id="e1")))
+        with writer.together():
+            futures = [
+                writer.submit(bad(new_event)),
+                writer.submit(Work(event=new_event(id="next"), transaction=keep("next"))),
+            ]
+        errors = await outcomes(futures)
+        await writer.submit(Work(event=new_event(id="last")))
+    assert [text in getattr(error, "message", "") for error in errors] == [True, True]
+    assert outside("SELECT id FROM events") == [("e1",), ("last",)]
+    assert outside("SELECT namespace FROM state") == []
+
+
+async def test_a_bad_unit_behind_a_good_one_fails_alone(path: Path, new_event: NewEvent) -> None:
+    async with running(open_writer(path, "process"), path) as writer:
+        with writer.together():
+            futures = [writer.submit(Work(event=new_event(id=name))) for name in ("e1", "e1", "e2")]
+        good, bad, other = await outcomes(futures)
+    assert isinstance(good, Work)
+    assert isinstance(bad, StorageError)
+    assert isinstance(other, Work)
+
+
+async def test_what_follows_a_unit_that_found_no_room_finds_none(
+    path: Path, new_event: NewEvent
+) -> None:
+    async with running(open_writer(path, "process"), path, queue_bytes=5_000) as writer:
+        async with held(writer):
+            writer.submit(Work(event=new_event()))
+            with writer.together():
+                futures = [
+                    writer.submit(Work(event=new_event(data="x" * 9_000))),
+                    writer.submit(Work(event=new_event())),
+                ]
+            alone = writer.submit(Work(event=new_event()))
+            assert [future.done() for future in (*futures, alone)] == [True, True, False]
+        codes = [getattr(error, "code", None) for error in await outcomes(futures)]
+    assert codes == ["storage_busy", "storage_busy"]
+
+
 # -- failing storage ---------------------------------------------------------------------------
 
 
