@@ -77,7 +77,7 @@ class Redactor:
     def raw(self, data: msgspec.Raw) -> msgspec.Raw:
         """Return *data* with its secrets masked, itself if it holds none."""
         written = bytes(data)
-        if not any(map(written.__contains__, self._bytes)):
+        if len(written) < MIN_SECRET or not any(map(written.__contains__, self._bytes)):
             return data
         try:
             text = written.decode()
@@ -105,8 +105,9 @@ class Redactor:
         if work.outcome is not None:
             work.outcome = self._outcome(work.outcome)
         if work.ended is not None:
-            ended = work.ended
-            work.ended = msgspec.structs.replace(ended, outcome=self._outcome(ended.outcome))
+            outcome = self._outcome(work.ended.outcome)
+            if outcome is not work.ended.outcome:
+                work.ended = msgspec.structs.replace(work.ended, outcome=outcome)
         if work.statements:
             work.statements = tuple(self._statement(each) for each in work.statements)
         return work
