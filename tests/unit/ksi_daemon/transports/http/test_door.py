@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from structlog.testing import capture_logs
 
 from ksi_daemon.errors import UsageError
 from ksi_daemon.transports.http import HttpDoor
-from ksi_daemon.transports.http.asgi import Receive, Scope, Send
+from ksi_daemon.transports.http.asgi import App, Receive, Scope, Send
 
 TOKEN = "a-token-of-my-own"
 AUTHORIZED = f"Authorization: Bearer {TOKEN}"
@@ -43,13 +44,36 @@ async def endless(scope: Scope, receive: Receive, send: Send) -> None:
         pass
 
 
+class Flood:
+    """A page without end; *over* is set when its client is cut off."""
+
+    def __init__(self) -> None:
+        self.over = anyio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._flood, send)
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            tasks.cancel_scope.cancel()
+        self.over.set()
+
+    async def _flood(self, send: Send) -> None:
+        while True:
+            await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
+            await anyio.lowlevel.checkpoint()  # what is sent to nobody waits for nothing
+
+
 ROUTES = {"/echo": echo, "/broken": broken, "/endless": endless}
 
 
 @asynccontextmanager
-async def opened(host: str = "127.0.0.1", **limits: Any) -> AsyncIterator[HttpDoor]:
+async def opened(
+    routes: Mapping[str, App] = ROUTES, host: str = "127.0.0.1", **limits: Any
+) -> AsyncIterator[HttpDoor]:
     given = {"frame_timeout_s": 5.0, "stall_timeout_s": 5.0, "max_connections": 8} | limits
-    door = HttpDoor(host, 0, ROUTES, token=TOKEN, max_body_bytes=MAX_BODY, **given)
+    door = HttpDoor(host, 0, routes, token=TOKEN, max_body_bytes=MAX_BODY, **given)
     async with anyio.create_task_group() as tasks:
         await door.start(tasks)
         try:
@@ -168,6 +192,18 @@ async def test_a_head_that_does_not_come_ends_the_connection(begun: bytes) -> No
         writer.close()
 
 
+async def test_a_client_that_takes_nothing_is_cut_off() -> None:
+    flood = Flood()
+    async with opened({"/flood": flood}, stall_timeout_s=QUICK_S) as door:
+        _, writer = await connected(door)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        head = post(b"", AUTHORIZED, path="/flood")
+        writer.write("\r\n".join([*head, "", ""]).encode())
+        with anyio.fail_after(10):
+            await flood.over.wait()
+        writer.close()
+
+
 async def test_what_is_no_http_is_told_so() -> None:
     async with opened() as door:
         reader, writer = await connected(door)
@@ -228,7 +264,7 @@ async def test_a_door_that_closes_lets_nobody_in_and_ends_what_was_begun() -> No
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "example.com", "::", ""])
 async def test_it_opens_on_loopback_only(host: str) -> None:
     with pytest.raises(BaseExceptionGroup) as caught:
-        async with opened(host):
+        async with opened(host=host):
             pass
     assert caught.group_contains(UsageError, match="the door opens on loopback only")
 
