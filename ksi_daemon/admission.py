@@ -85,7 +85,7 @@ class Admission:
         if not handlers:
             raise UnknownEvent(event.name, self.known_to(principal))
         permit = self._permit(event, principal, handlers[0])
-        event.data = _checked(event, principal, handlers[0])
+        event.data = self._checked(event, principal, handlers[0])
         if permit.filled:
             event.data = security.with_fields(event.data, permit.filled)
         self._guard_secrets(event, handlers[0])
@@ -107,9 +107,20 @@ class Admission:
             principal,
             event.name,
             handler.effect,
-            lambda: security.fields_of(_checked(event, principal, handler)),
+            lambda: security.fields_of(self._checked(event, principal, handler)),
             self.situation(principal, event.correlation_id),
             self.used,
+        )
+
+    def _checked(self, event: Event, principal: Principal, handler: Handler) -> msgspec.Raw:
+        name, own = event.name, handler.own or ""
+
+        def speaks_for(fields: dict[str, Any]) -> bool:
+            at = self.situation(principal, event.correlation_id)
+            return security.speaks_for(principal, name, handler.effect, own, fields, at)
+
+        return security.checked(
+            event.data, principal, event=name, own=handler.own, speaks_for=speaks_for
         )
 
     def permits(self, principal: Principal, event: str, data: dict[str, Any]) -> bool:
@@ -191,10 +202,6 @@ class Admission:
         approval_id, rows = self.approver.ask(event, principal)
         submission.statements += rows
         raise ApprovalRequired(event.name, approval_id)
-
-
-def _checked(event: Event, principal: Principal, handler: Handler) -> msgspec.Raw:
-    return security.checked(event.data, principal, event=event.name, own=handler.own)
 
 
 def decoded(handler: Handler, event: Event) -> Any:

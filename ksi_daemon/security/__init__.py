@@ -11,6 +11,7 @@ from ksi_daemon.security.capabilities import (
     must_ask,
     permit,
     permitted,
+    speaks_for,
 )
 from ksi_daemon.security.conditions import Situation
 from ksi_daemon.security.data import checked, fields_of, storable, with_fields
@@ -53,6 +54,7 @@ __all__ = [
     "permit",
     "permitted",
     "purses",
+    "speaks_for",
     "stand_in",
     "storable",
     "with_fields",

@@ -2,7 +2,8 @@
 
 An agent may do what a right of its own reaches. A pattern does not reach ``admin`` events, a bare
 ``*`` neither: those must be named in full. What is denied it may not, however it was granted; what
-it must ask for it may. About itself it may always speak. An agent that has read untrusted text has
+it must ask for it may. About itself it may always speak, about another by a right that names whom
+(``where: {agent_id: children}``). An agent that has read untrusted text has
 no ``egress``, unless a right says that it stands all the same.
 """
 
@@ -39,6 +40,7 @@ __all__ = [
     "permit",
     "permitted",
     "reaching",
+    "speaks_for",
 ]
 
 # What an event does to the world; a handler states it, permission and logging depend on it.
@@ -102,6 +104,21 @@ def permit(
     if any(isinstance(each, str) for each in rights) and not _templates(rights):
         return Permit(None, _NOTHING)
     return _best(principal, event, rights, data(), at, used)
+
+
+def speaks_for(
+    principal: Principal,
+    event: str,
+    effect: Effect,
+    own: str,
+    data: Mapping[str, Any],
+    at: Situation,
+) -> bool:
+    """Say whether a right of *principal* names whom *event* may be about, in the field *own*."""
+    return any(
+        isinstance(each, Right) and own in each.where and _fitting(each, data, at) is not None
+        for each in reaching(principal, event, effect)
+    )
 
 
 def must_ask(principal: Principal, event: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -18,12 +18,19 @@ MAX_DEPTH: Final = 64
 _RESERVED: Final = (b'"_', b'"\\u005')
 
 
-def checked(data: msgspec.Raw, principal: Principal, *, event: str, own: str | None) -> msgspec.Raw:
+def checked(
+    data: msgspec.Raw,
+    principal: Principal,
+    *,
+    event: str,
+    own: str | None,
+    speaks_for: Callable[[dict[str, Any]], bool] = lambda fields: False,
+) -> msgspec.Raw:
     """Return *data* as a handler may see it.
 
     It must be an object of at most MAX_DEPTH levels. Keys that start with ``_`` are the daemon's:
     a client that sends them is told so, an agent's are dropped. *own* is the field that must name
-    the agent that sends it; it is filled in when absent.
+    the agent that sends it, or one that it *speaks_for*; it is filled in when absent.
 
     Raise InvalidData, or Denied for an agent that speaks of another and for a program that is
     none.
@@ -40,8 +47,10 @@ def checked(data: msgspec.Raw, principal: Principal, *, event: str, own: str | N
         return data
     fields = _decoded(raw)
     _drop_reserved(fields, principal)
-    if own is not None and agent_id is not None and fields.setdefault(own, agent_id) != agent_id:
-        raise Denied(f"{principal.source} may emit {event!r} about itself only")
+    if own is not None and agent_id is not None:
+        about = fields.setdefault(own, agent_id)
+        if about != agent_id and not speaks_for(fields):
+            raise Denied(f"{principal.source} may emit {event!r} about itself only")
     return msgspec.Raw(msgspec.json.encode(fields))
 
 

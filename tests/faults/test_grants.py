@@ -145,6 +145,31 @@ async def test_a_denial_says_what_would_be_right() -> None:
     }
 
 
+async def test_a_supervisor_speaks_for_its_children_where_a_right_says_so() -> None:
+    right = {"event": "agent:status", "where": {"agent_id": "children"}}
+    calls = [
+        (call("agent:spawn", component="agents/worker", agent_id="kid", allow=[]), OK),
+        (call("agent:status", agent_id="kid", status="stuck"), OK),
+        (call("agent:status", agent_id="other", status="stuck"), DENIED),
+        (call("agent:status", status="fine"), OK),
+        (call("agent:result", agent_id="kid", result=1), DENIED),
+    ]
+    with short_directory() as var:
+        async with daemon(var) as ksi:
+            await spawn(ksi, "other", [])
+            await spawn(ksi, "a", [right, "agent:spawn"], *(text for text, _ in calls))
+            # What is said of oneself needs no answer.
+            found = []
+            for _ in calls:
+                found += await said(ksi, "a")
+            while len(found) < len(calls):
+                found += await said(ksi, "a")
+            assert (await ksi.ask("agent:info", {"agent_id": "kid"}))["status"] == "stuck"
+            log = await ksi.ask("monitor:get_events", {"patterns": ["agent:status"]})
+            assert {each["source"] for each in log["events"]} == {"agent:a"}
+    assert found == [expected for _, expected in calls]
+
+
 async def test_an_agent_is_told_when_it_may() -> None:
     grants: list[Any] = [{"event": "agent:send", "where": {"agent_id": "children"}}, "state:get"]
     with short_directory() as var:
