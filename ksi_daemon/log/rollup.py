@@ -218,15 +218,25 @@ class Tally:
         ).fetchone()
         reply = Reply(*facts)
         about = (agent_id or "", model, provider)
-        subjects = []
-        for dialect, tool, size, verdict, code, repairs, tries, suspect in connection.execute(
-            _BLOCKS, (completion_id,)
-        ):
-            subject = Subject(*about, dialect, tool or "", size_class(size))
-            subjects.append(subject)
-            block = Block(verdict, code, _decode_names(repairs), tries, bool(suspect))
-            self._add([subject], ts, counts.of_block(block, reply.stop_reason))
-        self._add(subjects or [Subject(*about)], ts, counts.of_reply(reply))
+        blocks = [
+            (
+                Subject(*about, dialect, tool or "", size_class(size)),
+                counts.of_block(
+                    Block(verdict, code, _decode_names(repairs), tries, bool(suspect)),
+                    reply.stop_reason,
+                ),
+            )
+            for dialect, tool, size, verdict, code, repairs, tries, suspect in connection.execute(
+                _BLOCKS, (completion_id,)
+            )
+        ]
+        if len(blocks) == 1:
+            [(subject, found)] = blocks
+            self._add([subject], ts, counts.total((counts.of_reply(reply), found)))
+            return
+        self._add([each for each, _ in blocks] or [Subject(*about)], ts, counts.of_reply(reply))
+        for subject, found in blocks:
+            self._add([subject], ts, found)
 
     def _credit(self, row: tuple[Any, ...], found: Counts) -> None:
         """Add to the counts of an attempt, by a row of ``_ATTEMPT``."""
@@ -240,7 +250,10 @@ class Tally:
         for name, shape in _SHAPES:
             # A text times False is empty.
             for key in {tuple(map(mul, subject, shape)) for subject in subjects}:
-                _add_to(self._groups.setdefault((name, start, key), {}), found)
+                held = self._groups.get((name, start, key))
+                # Most rows are of one fact, and share its counts.
+                added = found if held is None else counts.total((held, found))
+                self._groups[name, start, key] = added
 
 
 def _add_to(summed: Counts, found: Mapping[str, int]) -> None:
@@ -255,9 +268,9 @@ def _store(connection: sqlite3.Connection, groups: Mapping[Group, Counts]) -> No
     )
 
 
-def add_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
+def add_rows(connection: sqlite3.Connection, given: Iterable[Row]) -> None:
     """Add counts of hours to the roll-up, and to the days that are over."""
-    given = list(rows)
+    given = list(given)
     newest = max((start for _, _, start, _, _ in given), default=0)
     before = _close_days(connection, newest // DAY * DAY)
     hours = [row for row in given if row[2] >= hours_from(before)]
@@ -266,12 +279,17 @@ def add_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
         for cube, _, start, subject, found in given
         if start < before
     ]
+    rows = [*hours, *days]
+    encoded: dict[int, str] = {}
+    for *_, found in rows:
+        if id(found) not in encoded:
+            encoded[id(found)] = _encode(found).decode()
     connection.executemany(
         _ADD,
-        (
-            (cube, span, start, *subject, _encode(found).decode())
-            for cube, span, start, subject, found in (*hours, *days)
-        ),
+        [
+            (cube, span, start, *subject, encoded[id(found)])
+            for cube, span, start, subject, found in rows
+        ],
     )
 
 
