@@ -18,16 +18,12 @@ from typing import Final
 
 import msgspec
 
-from ksi_daemon.extraction.beginnings import beginning_or_match
 from ksi_daemon.extraction.dialects import Framed, FramedDialect, Reading
 
 __all__ = ["Frames", "frames", "hints", "may_begin", "present"]
 
 # By how seldom they are met in prose and in JSON.
 RARE: Final = "｜▁@~<[`>|_"
-_ASCII: Final = tuple(map(chr, range(128)))
-# One at least of these passes any look behind.
-_BEFORE: Final = tuple("\n a_0.,:;!?\"'`~@#|/\\<>(){}[]=-*é")
 _second: Final = itemgetter(1)
 ONE_SEARCH: Final = 4  # from so many markers on, one search for all is faster than one for each
 FEW: Final = 16  # hits of a character that cost less to look at than a search for a longer text
@@ -105,7 +101,7 @@ def present(text: str, dialects: tuple[FramedDialect, ...]) -> list[FramedDialec
 @lru_cache(maxsize=64)
 def hints(dialect: FramedDialect) -> tuple[str, ...]:
     """Return texts, one at least of which stands where a block of *dialect* begins."""
-    return tuple(_first_characters(dialect.opener) or set(map(_rarest, dialect.markers)))
+    return tuple(dialect.begins or set(map(_rarest, dialect.markers)))
 
 
 def may_begin(text: str, start: int, end: int, dialects: Sequence[FramedDialect]) -> bool:
@@ -118,7 +114,7 @@ def _may_begin(text: str, start: int, end: int, dialect: FramedDialect) -> bool:
     if not start and opener.match(text):
         return True
     found = [(hint, at) for hint in hints(dialect) if (at := text.find(hint, start, end)) >= 0]
-    before = found and _first_characters(opener) is None  # it may begin before the hint
+    before = found and not dialect.begins  # it may begin before the hint
     if before and any(text.find(marker, start, end) >= 0 for marker in dialect.markers):
         return True
     for hint, at in found:
@@ -147,11 +143,11 @@ def frames(
 def _openers(text: str, dialect: FramedDialect) -> Iterator[re.Match[str]]:
     """Yield what ``finditer`` of the opener would: at the characters that it can begin with."""
     opener = dialect.opener
-    first = _first_characters(opener)
-    if first is None:
+    first = dialect.begins
+    if not first:
         yield from opener.finditer(text)
         return
-    # The characters are told behind others; at the start of the text there may be a match too.
+    # The characters are those behind others; at the start of the text there may be a match too.
     found = opener.match(text)
     end = 0
     if found is not None:
@@ -192,24 +188,6 @@ def _places(text: str, characters: str, start: int) -> Iterator[int]:
         following[character] = text.find(character, at + 1)
         if following[character] < 0:
             del following[character]
-
-
-@lru_cache(maxsize=256)
-def _first_characters(opener: re.Pattern[str]) -> str | None:
-    """Return what *opener* can begin with behind any character.
-
-    None if that may be a blank or a letter: there are so many of these that nothing is gained.
-    """
-    begun = beginning_or_match(opener)
-    written = {character for character in opener.pattern if not character.isascii()}
-    found = [
-        character
-        for character in (*_ASCII, *sorted(written))
-        if any(begun.match(before + character, 1) for before in _BEFORE)
-    ]
-    if any(character.isspace() or character.isalnum() for character in found):
-        return None
-    return "".join(found)
 
 
 def _collect(text: str, watch: _Watch, pattern: re.Pattern[str], found: set[FramedDialect]) -> None:

@@ -53,6 +53,7 @@ class ArgumentTagsDialect(TagDialect):
     name: ClassVar[str] = "argument_tags"
     markers: ClassVar[tuple[str, ...]] = ("<tool_call>",)
     families: ClassVar[tuple[Family, ...]] = (_GLM,)
+    begins: ClassVar[str] = "<"
     opener: ClassVar[re.Pattern[str]] = opener_of(families)
     restart: ClassVar[str] = restart_of(families)
     closing: ClassVar[re.Pattern[str] | None] = closing_of(families)

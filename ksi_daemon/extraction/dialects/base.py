@@ -178,6 +178,9 @@ class FramedDialect(Dialect):
     """
 
     opener: ClassVar[re.Pattern[str]]
+    # The characters that the opener can begin with behind the start of the text, none of them a
+    # letter or a blank; empty if it can begin with one of those.
+    begins: ClassVar[str] = ""
     restart: ClassVar[str]
     # Whether no text without an opening brace holds a block.
     braced: ClassVar[bool] = False

@@ -62,6 +62,7 @@ class FunctionTagsDialect(TagDialect):
     name: ClassVar[str] = "function_tags"
     markers: ClassVar[tuple[str, ...]] = ("<function=", "<function name=")
     families: ClassVar[tuple[Family, ...]] = (_QWEN, _MINICPM)
+    begins: ClassVar[str] = "<"
     opener: ClassVar[re.Pattern[str]] = opener_of(families)
     restart: ClassVar[str] = restart_of(families)
     closing: ClassVar[re.Pattern[str] | None] = closing_of(families)

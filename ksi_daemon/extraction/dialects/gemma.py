@@ -93,6 +93,7 @@ _STRING_END: Final = "the end of a string"
 class GemmaDialect(FramedDialect):
     name: ClassVar[str] = "gemma"
     markers: ClassVar[tuple[str, ...]] = (*FORMS, _THOUGHT)
+    begins: ClassVar[str] = "<"
     opener: ClassVar[re.Pattern[str]] = re.compile(rf"(?P<mark>{_MARK})|{re.escape(_THOUGHT)}\b")
     restart: ClassVar[str] = rf"(?:{_MARK})"
     closing: ClassVar[re.Pattern[str]] = re.compile(

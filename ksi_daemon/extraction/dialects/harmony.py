@@ -55,6 +55,7 @@ class HarmonyDialect(FramedDialect):
         "<|end|>",
         "<|return|>",
     )
+    begins: ClassVar[str] = "<"
     opener: ClassVar[re.Pattern[str]] = re.compile(
         rf"\A\s*+to=(?=[\w.:/-]{{1,200}}+\s*+<\|channel\|>)|{_OPENER.pattern}"
         rf"|{_CLOSER.pattern}(?=\s*+(?:{_OPENER.pattern}|\Z))"

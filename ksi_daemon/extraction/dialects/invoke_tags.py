@@ -88,6 +88,7 @@ class InvokeTagsDialect(TagDialect):
         f"<{prefix}invoke name" for prefix in ("", "antml:", "｜DSML｜", "steptml:")
     )
     families: ClassVar[tuple[Family, ...]] = (_ANTHROPIC, _NAMESPACED, _DSML, _STEP, _MINIMAX_M3)
+    begins: ClassVar[str] = "<]"
     opener: ClassVar[re.Pattern[str]] = opener_of(families)
     restart: ClassVar[str] = restart_of(families)
     closing: ClassVar[re.Pattern[str] | None] = closing_of(families)

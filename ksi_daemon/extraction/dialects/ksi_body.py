@@ -51,6 +51,7 @@ _TILDES: Final = re.compile("~++")
 class BodyDialect(FramedDialect):
     name: ClassVar[str] = "ksi_body"
     markers: ClassVar[tuple[str, ...]] = ("~~~ksi", "~~~ ksi", "```ksi ", "``` ksi ")
+    begins: ClassVar[str] = "`~"
     opener: ClassVar[re.Pattern[str]] = re.compile(
         rf"(?P<run>{'|'.join(RUNS)})[ \t]*+ksi(?=\s|\Z)(?P<head>[^\n]*+)"
     )

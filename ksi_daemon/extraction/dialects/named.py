@@ -112,6 +112,7 @@ class NamedDialect(FramedDialect):
         "<function=",
         ">>>",
     )
+    begins: ClassVar[str] = "<>["
     opener: ClassVar[re.Pattern[str]] = re.compile(
         "|".join(
             rf"(?P<{key}>(?:{form.section}\s*+)?+{form.mark})"

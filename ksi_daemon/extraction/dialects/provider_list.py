@@ -40,6 +40,7 @@ class ProviderListDialect(FramedDialect):
     name: ClassVar[str] = "provider_list"
     braced: ClassVar[bool] = True
     markers: ClassVar[tuple[str, ...]] = (f'"{_LIST}"',)
+    begins: ClassVar[str] = "{"
     opener: ClassVar[re.Pattern[str]] = re.compile(
         rf'\{{\s*+(?:{_MEMBER}){{0,3}}+"{_LIST}"\s*+:\s*+\[\s*+(?=\{{)'
     )

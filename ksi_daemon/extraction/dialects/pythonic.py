@@ -97,6 +97,7 @@ _TOKEN_OVER: Final = re.compile(r"[\w.+*-]*+\s*+[^\s\w.+*-]")
 class PythonicDialect(FramedDialect):
     name: ClassVar[str] = "pythonic"
     markers: ClassVar[tuple[str, ...]] = (*MARKS, "[")
+    begins: ClassVar[str] = "<[`"
     opener: ClassVar[re.Pattern[str]] = re.compile(
         rf"(?P<mark>{_MARK})|(?P<bare>\[)(?=\s*+{CALLEE})"
     )

@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ksi_daemon.extraction import PRESETS, candidates, extract, protocol
+from ksi_daemon.extraction.beginnings import beginning_or_match
 from ksi_daemon.extraction.dialects import DIALECTS, FramedDialect, Reading
 from ksi_daemon.extraction.frames import frames, may_begin, present
 from tests.growth import LINEAR, doubling, repeated
@@ -133,6 +134,19 @@ marks = st.sampled_from([mark for each in FRAMED for mark in each.markers] + [*"
 def test_knows_the_dialects_whose_markers_stand_in_a_text(text: str) -> None:
     said = [each for each in FRAMED if any(marker in text for marker in each.markers)]
     assert present(text, FRAMED) == said
+
+
+# One at least of these passes any look behind.
+BEFORE = tuple("\n a_0.,:;!?\"'`~@#|/\\<>(){}[]=-*é")
+
+
+@pytest.mark.parametrize("dialect", FRAMED, ids=lambda each: each.name)
+def test_a_dialect_tells_what_its_opener_begins_with(dialect: FramedDialect) -> None:
+    begun = beginning_or_match(dialect.opener)
+    characters = {*map(chr, range(128)), *dialect.opener.pattern}
+    found = {each for each in characters if any(begun.match(before + each, 1) for before in BEFORE)}
+    untold = any(each.isspace() or each.isalnum() for each in found)
+    assert set(dialect.begins) == (set() if untold else found)
 
 
 @pytest.mark.parametrize("dialect", FRAMED, ids=lambda each: each.name)
