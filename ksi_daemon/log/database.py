@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
-
-import structlog
 
 from ksi_daemon.errors import StorageError, UsageError
 from ksi_daemon.log.chain import Head, link
@@ -26,6 +23,7 @@ from ksi_daemon.log.failures import is_damage, name_of, storage_failure
 from ksi_daemon.log.model import Durability
 from ksi_daemon.log.rows import OUTCOME_COLUMNS
 from ksi_daemon.log.scan import prepare
+from ksi_daemon.log.soundness import REMEDY, check, deadline
 from ksi_daemon.log.watch import wal_path
 
 __all__ = [
@@ -50,8 +48,6 @@ BUSY_TIMEOUT_MS: Final = 5_000
 CHECKPOINT_PAGES: Final = 10_000
 # A WAL beyond this is cut when it is quiet: SQLite would keep its size for ever.
 WAL_BYTES: Final = 64 * 1024 * 1024
-# A start may not take long; 300,000 events are checked in a tenth of this.
-CHECK_S: Final = 1.0
 # Each number of rows of a multi-row INSERT is a statement of its own.
 CACHED_STATEMENTS: Final = 256
 _SYNCHRONOUS: Final = {"power": 2, "process": 1}
@@ -63,11 +59,13 @@ def open_writer(
     scripts: Sequence[str] | None = None,
     *,
     busy_timeout_ms: int = BUSY_TIMEOUT_MS,
+    on_cut_short: Callable[[], None] = lambda: None,
 ) -> sqlite3.Connection:
     """Return the one writing connection of the log at *path*, which is created if need be.
 
     *scripts* are the migrations, those of this ksi unless given. A log of an older schema is
-    copied beside itself before it is changed.
+    copied beside itself before it is changed. *on_cut_short* is called when the file is too large
+    to be checked within the time that a start may take (``soundness``).
 
     Raise StorageError if the file is not a sound log, UsageError if it cannot be created or a
     newer ksi wrote it (``newer_schema``); the file is left as it was.
@@ -75,7 +73,7 @@ def open_writer(
     scripts = migrations() if scripts is None else scripts
     _create(path)
     with explained(path):
-        version = _inspected(path, len(scripts))
+        version = _inspected(path, len(scripts), on_cut_short)
         connection = sqlite3.connect(
             path,
             isolation_level=None,
@@ -152,15 +150,12 @@ def explained(path: Path) -> Iterator[None]:
         raise StorageError(
             f"cannot use {str(path)!r} as the log: {exc} ({name_of(exc)})",
             code=failure.code,
-            hint=_REMEDY if is_damage(exc) else failure.hint,
+            hint=REMEDY if is_damage(exc) else failure.hint,
             retryable=failure.retryable,
         ) from exc
 
 
-_REMEDY: Final = "nothing was changed in it; `ksi log repair` saves what can be read, and keeps it"
-
-
-def _inspected(path: Path, newest: int) -> int | None:
+def _inspected(path: Path, newest: int, on_cut_short: Callable[[], None]) -> int | None:
     """Return the schema version of the sound log at *path*, None if nothing is in it yet."""
     if path.stat().st_size == 0:
         return None
@@ -174,7 +169,8 @@ def _inspected(path: Path, newest: int) -> int | None:
             )
         if version > newest:
             raise _newer(path, version, newest)
-        _check_soundness(connection, path)
+        if not check(connection, path, deadline()):
+            on_cut_short()
         return version
 
 
@@ -191,20 +187,6 @@ def _newer(path: Path, version: int, newest: int) -> UsageError:
     )
     error.code = "newer_schema"
     return error
-
-
-def _check_soundness(connection: sqlite3.Connection, path: Path) -> None:
-    deadline = time.monotonic() + CHECK_S
-    connection.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
-    try:
-        report = [row[0] for row in connection.execute("PRAGMA quick_check(10)")]
-    except sqlite3.OperationalError as exc:
-        if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-            raise
-        structlog.get_logger().warning("log_check_cut_short", path=str(path), seconds=CHECK_S)
-        return
-    if report != ["ok"]:
-        raise StorageError(f"the log {str(path)!r} is damaged: {report[0]}", hint=_REMEDY)
 
 
 def _set_pragmas(connection: sqlite3.Connection, durability: Durability) -> None:

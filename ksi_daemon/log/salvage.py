@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,12 +55,13 @@ def repair(path: Path) -> Repaired:
     No daemon may use it. Raise StorageError if nothing can be read; then it is as it was.
     """
     kept = put_aside(path, "damaged")
-    try:
-        return _repaired(path, kept)
-    except BaseException:
+    with ExitStack() as undo:
         for suffix in ("", "-wal"):
-            kept.with_name(kept.name + suffix).unlink(missing_ok=True)
-        raise
+            copy = kept.with_name(kept.name + suffix)
+            undo.callback(copy.unlink, missing_ok=True)
+        repaired = _repaired(path, kept)
+        undo.pop_all()
+    return repaired
 
 
 def _repaired(path: Path, kept: Path) -> Repaired:

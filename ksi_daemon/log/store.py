@@ -6,7 +6,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, closing
 from datetime import datetime
 from pathlib import Path
 
@@ -15,11 +15,12 @@ import msgspec
 
 from ksi_daemon.errors import StorageError
 from ksi_daemon.events import Event
-from ksi_daemon.log.database import open_writer
+from ksi_daemon.log.database import open_writer, read_only
 from ksi_daemon.log.model import Durability, Gauges
 from ksi_daemon.log.pruning import Pruned, Pruner
 from ksi_daemon.log.reader import LogReader
 from ksi_daemon.log.rows import microseconds
+from ksi_daemon.log.soundness import LateCheck
 from ksi_daemon.log.verification import check_tail
 from ksi_daemon.log.writer import LogWriter
 from ksi_daemon.work import Transaction, Work
@@ -50,12 +51,15 @@ class EventLog:
         before their futures end; *on_failure* once, when the storage has failed for good.
         """
         path = Path(await asyncio.to_thread(os.path.abspath, path))
-        connection = await asyncio.to_thread(_checked, path, durability)
+        connection, is_checked = await asyncio.to_thread(_checked, path, durability)
         writer = LogWriter(connection, path, on_commit=on_commit, on_failure=on_failure)
+        late = None if is_checked else LateCheck(read_only(path), path, writer.fail)
         try:
             async with LogReader.open(path) as reader:
                 yield EventLog(durability, writer, reader)
         finally:
+            if late is not None:
+                late.stop()
             # What was acknowledged must be in the file however the daemon is stopped.
             with anyio.CancelScope(shield=True):
                 await writer.close()
@@ -112,15 +116,16 @@ class EventLog:
         return self._writer.gauges()
 
 
-def _checked(path: Path, durability: Durability) -> sqlite3.Connection:
-    """Return the writing connection of a log whose newest events are sound."""
-    connection = open_writer(path, durability)
-    try:
+def _checked(path: Path, durability: Durability) -> tuple[sqlite3.Connection, bool]:
+    """Return the writing connection of a log whose newest events are sound, and whether the
+    whole file was checked."""
+    too_large: list[bool] = []
+    with ExitStack() as opened:
+        connection = open_writer(path, durability, on_cut_short=lambda: too_large.append(True))
+        opened.enter_context(closing(connection))
         check_tail(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+        opened.pop_all()
+    return connection, not too_large
 
 
 def _json(value: object) -> msgspec.Raw:

@@ -162,6 +162,12 @@ class LogWriter:
             if group.units:
                 self._queue.put(group.units)
 
+    def fail(self, failure: StorageError) -> None:
+        """Acknowledge nothing more: the file was found to be damaged."""
+        if self._failure is None:
+            self._failure = failure
+            self._on_failure(failure)
+
     async def close(self) -> None:
         """Commit what waits, shrink the WAL to nothing, close the connection."""
         self._closing = True

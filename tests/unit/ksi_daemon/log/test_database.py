@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from ksi_daemon.errors import StorageError, UsageError
-from ksi_daemon.log import database
+from ksi_daemon.log import database, soundness
 from ksi_daemon.log.database import (
     APPLICATION_ID,
     BUSY_TIMEOUT_MS,
@@ -208,10 +207,15 @@ def test_a_lock_is_waited_for_then_told(path: Path) -> None:
 
 def test_the_check_is_cut_short(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(path, 2_000)
-    monkeypatch.setattr(database, "CHECK_S", -1.0)
-    with capture_logs() as logs, closing(open_writer(path, "process")) as connection:
-        assert head_of(connection).seq == 2_000
-    assert [entry["event"] for entry in logs] == ["log_check_cut_short"]
+    told: list[str] = []
+    for limit, expected in ((-1.0, ["cut short"]), (60.0, [])):
+        monkeypatch.setattr(soundness, "CHECK_S", limit)
+        told.clear()
+        with closing(
+            open_writer(path, "process", on_cut_short=lambda: told.append("cut short"))
+        ) as connection:
+            assert head_of(connection).seq == 2_000
+        assert told == expected
 
 
 # -- migrations ----------------------------------------------------------------------------------
