@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import click
@@ -12,17 +12,20 @@ from ksi_client.blocking import BlockingClient
 from ksi_client.durations import duration
 from ksi_client.output import Output
 from ksi_client.session import Session, common
+from ksi_client.times import parse_time
 from ksi_client.views import advice
 from ksi_client.views.reliability import details as detailed
 from ksi_client.views.reliability import rates
 from ksi_client.views.tables import pairs
 from ksi_client.views.trend import charts
+from ksi_daemon.events import now
 
 __all__ = ["reliability", "stats"]
 
 # A trend of fewer days than this is shown by hours.
 FEW_DAYS: Final = 4
 _TIMES: Final = ("hour", "day")
+KEYS: Final = ("agent", "model", "provider", "dialect", "tool", "size", *_TIMES)
 _CHOICES: Final = ("--details", "--trend", "--vega", "--recommend", "--migration")
 
 
@@ -31,10 +34,11 @@ _CHOICES: Final = ("--details", "--trend", "--vega", "--recommend", "--migration
     "--by",
     default="model,dialect",
     metavar="KEYS",
+    callback=lambda context, parameter, value: _keys(value),
     help="Rows for each agent, model, provider, dialect, tool, size, hour, day (model,dialect).",
 )
-@click.option("--since", metavar="TIME", help="Of completions since 2026-01-31T12:00:00Z.")
-@click.option("--until", metavar="TIME", help="Of completions before.")
+@click.option("--since", metavar="TIME", callback=parse_time, help="Since then, or 2h ago.")
+@click.option("--until", metavar="TIME", callback=parse_time, help="Before.")
 @click.option("--last", metavar="TIME", help="Of the last 24h, 7d: since a full hour.")
 @click.option("--details", is_flag=True, help="Also what went wrong, and through whom.")
 @click.option("--trend", is_flag=True, help="Rates over time, as charts.")
@@ -47,9 +51,9 @@ _CHOICES: Final = ("--details", "--trend", "--vega", "--recommend", "--migration
 def reliability(
     session: Session,
     /,
-    by: str,
-    since: str | None,
-    until: str | None,
+    by: list[str],
+    since: datetime | None,
+    until: datetime | None,
     last: str | None,
     exact: bool,
     **chosen: bool,
@@ -61,8 +65,7 @@ def reliability(
     """
     if sum(chosen.values()) > 1:
         raise click.UsageError(f"only one of {', '.join(_CHOICES)}")
-    asked: dict[str, Any] = {"group_by": [key.strip() for key in by.split(",") if key.strip()]}
-    asked |= {name: at for name, at in _span(since, until, last).items() if at is not None}
+    asked: dict[str, Any] = {"group_by": by, **_span(since, until, last)}
     asked |= {"exact": True} if exact else {}
     out = session.output()
     with session.client() as client:
@@ -98,7 +101,10 @@ def stats(session: Session, prometheus: bool) -> None:
 def _table(client: BlockingClient, asked: dict[str, Any], out: Output, *, details: bool) -> None:
     rows = client.request("monitor:reliability", asked)["rows"]
     shown = detailed if details else rates
-    out.each(rows, lambda: shown(asked["group_by"], rows, out.paint, out.width))
+    if not rows and asked.keys() & {"since", "until"}:
+        out.each(rows, lambda: ["no completions in this time"])
+    else:
+        out.each(rows, lambda: shown(asked["group_by"], rows, out.paint, out.width))
 
 
 def _trend(client: BlockingClient, asked: dict[str, Any], out: Output, *, as_vega: bool) -> None:
@@ -126,11 +132,20 @@ def _migrate(client: BlockingClient, asked: dict[str, Any], out: Output) -> None
     out.show(found, lambda: advice.migration(found, out.paint, out.width))
 
 
-def _span(since: str | None, until: str | None, last: str | None) -> dict[str, str | None]:
+def _keys(written: str) -> list[str]:
+    keys = [key.strip() for key in written.split(",") if key.strip()]
+    wrong = [key for key in keys if key not in KEYS]
+    if wrong or not keys:
+        raise click.BadParameter(f"no key {', '.join(wrong)!r}; there are {', '.join(KEYS)}")
+    return keys
+
+
+def _span(since: datetime | None, until: datetime | None, last: str | None) -> dict[str, str]:
     """Return the time that is asked for; the roll-up is read fastest from a full hour on."""
-    if last is None:
-        return {"since": since, "until": until}
-    if since is not None:
-        raise click.UsageError("either --last or --since")
-    begin = datetime.now(UTC) - timedelta(seconds=duration(last))
-    return {"since": f"{begin:%Y-%m-%dT%H}:00:00Z", "until": until}
+    times = {"since": since, "until": until}
+    if last is not None:
+        if since is not None:
+            raise click.UsageError("either --last or --since")
+        begin = now() - timedelta(seconds=duration(last))
+        times["since"] = begin.replace(minute=0, second=0, microsecond=0)
+    return {name: at.isoformat() for name, at in times.items() if at is not None}

@@ -32,7 +32,11 @@ def asked(stub: StubDaemon) -> list[Any]:
         pytest.param([], DEFAULT, id="by default"),
         pytest.param(
             ["--by", "agent, tool", "--since", "2026-01-01T00:00:00Z", "--until", "9"],
-            {"group_by": ["agent", "tool"], "since": "2026-01-01T00:00:00Z", "until": "9"},
+            {
+                "group_by": ["agent", "tool"],
+                "since": "2026-01-01T00:00:00+00:00",
+                "until": "1970-01-01T00:00:09+00:00",
+            },
             id="by other keys, for a time",
         ),
         pytest.param(["--exact"], DEFAULT | {"exact": True}, id="by a full scan"),
@@ -64,6 +68,13 @@ def test_reliability_for_people(stub: StubDaemon, ksi: Callable[..., Result]) ->
         "model  completions  seen  strict  handled   rate  95 %        p50  p95  p99  tokens",
         "m                0     3       3        3  100.0  50.0-100.0    -    -    -       0",
     ]
+
+
+def test_nothing_in_a_time(stub: StubDaemon, ksi: Callable[..., Result]) -> None:
+    stub.answers["monitor:reliability"] = {"rows": []}
+    assert ksi("reliability", "--since", "2h").stdout == "no completions in this time\n"
+    assert ksi("reliability").stdout.startswith("no completions yet")
+    assert ksi("reliability", "--since", "2h", text=False).stdout == ""
 
 
 def test_reliability_in_detail(stub: StubDaemon, ksi: Callable[..., Result]) -> None:
@@ -125,7 +136,10 @@ def test_a_migration(stub: StubDaemon, ksi: Callable[..., Result]) -> None:
             id="two forms",
         ),
         pytest.param(["--last", "1d", "--since", "9"], "either --last or --since", id="two times"),
-        pytest.param(["--last", "soon"], "'soon' is no length of time", id="no time"),
+        pytest.param(["--last", "soon"], "'soon' is no length of time", id="no length"),
+        pytest.param(["--since", "soon"], "'soon' is no time", id="no time"),
+        pytest.param(["--by", "model,nope"], "no key 'nope'; there are agent, model,", id="no key"),
+        pytest.param(["--by", ","], "no key ''; there are agent, model,", id="no keys at all"),
     ],
 )
 def test_what_cannot_be_asked(ksi: Callable[..., Result], words: list[str], message: str) -> None:
