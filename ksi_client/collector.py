@@ -7,11 +7,12 @@ command line says and nowhere else.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -20,6 +21,7 @@ from ksi_daemon.errors import KsiError
 __all__ = ["send"]
 
 PATH: Final = "/v1/traces"
+HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
 TRIES: Final = 4
 PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
@@ -37,17 +39,25 @@ class _Answer(msgspec.Struct, rename="camel"):
     partial_success: _Partial | None = None
 
 
-def send(requests: Iterable[bytes], url: str, *, pause_s: float = PAUSE_S) -> int:
+def send(
+    requests: Iterable[bytes],
+    url: str,
+    *,
+    environ: Mapping[str, str] | None = None,
+    pause_s: float = PAUSE_S,
+) -> int:
     """Send each of *requests* to the collector at *url*; return how many there were.
 
-    A URL without a path means OTLP's own. Raise KsiError ``collector`` if it takes one of them
-    not, or not all of its spans.
+    A URL without a path means OTLP's own. Headers come from OTEL_EXPORTER_OTLP_HEADERS in
+    *environ*, by default that of the process: there a key does not stand in a list of commands.
+    Raise KsiError ``collector`` if the collector takes one of them not, or not all of its spans.
     """
     connection, path = _opened(url)
+    headers = _headers(os.environ if environ is None else environ)
     sent = 0
     try:
         for request in requests:
-            _send(connection, path, request, url, pause_s)
+            _send(connection, path, request, headers, url, pause_s)
             sent += 1
     finally:
         connection.close()
@@ -70,11 +80,18 @@ def _opened(url: str) -> tuple[HTTPConnection, str]:
     return made(host, port, timeout=TIMEOUT_S), path
 
 
-def _send(connection: HTTPConnection, path: str, request: bytes, url: str, pause_s: float) -> None:
+def _send(
+    connection: HTTPConnection,
+    path: str,
+    request: bytes,
+    headers: dict[str, str],
+    url: str,
+    pause_s: float,
+) -> None:
     why = ""
     for attempt in range(TRIES):
         try:
-            connection.request("POST", path, request, {"Content-Type": "application/json"})
+            connection.request("POST", path, request, headers)
             response = connection.getresponse()
             answer = response.read(MAX_ANSWER)
         except (OSError, HTTPException) as exc:
@@ -93,6 +110,16 @@ def _send(connection: HTTPConnection, path: str, request: bytes, url: str, pause
         if attempt + 1 < TRIES:
             time.sleep(min(pause, LONGEST_PAUSE_S))
     raise KsiError(f"the collector at {url!r} does not take the spans: {why}", code="collector")
+
+
+def _headers(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a request: those named as ``name=value,name=value``, values quoted."""
+    given = environ.get(HEADERS, "")
+    pairs = [pair.partition("=") for pair in given.split(",") if pair.strip()]
+    named = {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+    if not all(name and value.isprintable() for name, value in named.items()):
+        raise KsiError(f"{HEADERS} is not name=value,name=value", code="collector")
+    return {**named, "Content-Type": "application/json"}
 
 
 def _check_all_taken(answer: bytes, url: str) -> None:

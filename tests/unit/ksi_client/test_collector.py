@@ -18,6 +18,7 @@ class Collector(HTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers = answers
         self.taken: list[tuple[str, str | None, bytes]] = []
+        self.keys: list[str | None] = []
 
     @property
     def url(self) -> str:
@@ -31,6 +32,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.taken.append((self.path, self.headers["Content-Type"], body))
+        self.server.keys.append(self.headers["x-key"])
         answer = self.server.answers.pop(0) if self.server.answers else 200
         status, headers, text = answer if isinstance(answer, tuple) else (answer, {}, b"{}")
         self.send_response(status)
@@ -65,6 +67,31 @@ def test_each_request_is_sent_in_order(collector: Collector) -> None:
 def test_a_path_is_kept(collector: Collector) -> None:
     send([b"{}"], f"{collector.url}/otlp/v1/traces")
     assert collector.taken[0][0] == "/otlp/v1/traces"
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        pytest.param("x-key=secret", "secret", id="one"),
+        pytest.param("other=1, x-key = a%20b=c", "a b=c", id="quoted, among others"),
+        pytest.param("", None, id="none"),
+    ],
+)
+def test_headers_come_from_the_environment(
+    collector: Collector, given: str, sent: str | None
+) -> None:
+    send([b"{}"], collector.url, environ={"OTEL_EXPORTER_OTLP_HEADERS": given})
+    assert collector.keys == [sent]
+    assert collector.taken[0][1] == "application/json"
+
+
+@pytest.mark.parametrize(
+    "given", [pytest.param("=x", id="no name"), pytest.param("a=b%0d%0ac: d", id="two in one")]
+)
+def test_headers_that_are_none(collector: Collector, given: str) -> None:
+    with pytest.raises(KsiError, match="is not name=value"):
+        send([b"{}"], collector.url, environ={"OTEL_EXPORTER_OTLP_HEADERS": given})
+    assert collector.taken == []
 
 
 @pytest.mark.parametrize(
