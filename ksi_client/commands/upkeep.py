@@ -6,6 +6,7 @@ All of it works while a daemon runs, but for ``restore`` and ``repair``, and wit
 from __future__ import annotations
 
 import logging
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,7 @@ from ksi_daemon.log import backup as copies
 from ksi_daemon.log.rows import microseconds
 from ksi_daemon.log.size import measure
 from ksi_daemon.log.snapshot import Snapshot
+from ksi_daemon.log.verification import compared
 from ksi_daemon.log.verification import verify as verify_chain
 
 __all__ = ["log"]
@@ -41,6 +43,18 @@ log_option = click.option(
 )
 
 
+def _parse_heads(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> list[tuple[int, str]]:
+    heads = []
+    for value in values:
+        seq, _, hash_ = value.partition(":")
+        if not seq.isdecimal() or not re.fullmatch(r"[0-9a-f]{64}", hash_):
+            raise click.BadParameter(f"{value!r} is no SEQ:HASH, such as 1000:3f0a…")
+        heads.append((int(seq), hash_))
+    return heads
+
+
 @click.group(name="log")
 @common
 def log() -> None:
@@ -55,14 +69,23 @@ def log() -> None:
 
 
 @log.command()
+@click.option(
+    "--head",
+    "heads",
+    multiple=True,
+    metavar="SEQ:HASH",
+    callback=_parse_heads,
+    help="A hash that was kept elsewhere: that of this event.",
+)
 @log_option
 @common
 @click.pass_obj
-def verify(session: Session, path: Path | None) -> None:
+def verify(session: Session, path: Path | None, heads: list[tuple[int, str]]) -> None:
     """Check that all events are as they were written. Exit code 1 if one is not.
 
     Each event has a hash over itself and the one before it. The first event that does not fit is
-    named; all before it are sound.
+    named; all before it are sound. A log that was written anew as a whole is found out by a hash
+    of the old one, such as those that the daemon tells its text log (log_head).
     """
     with Snapshot.open(path or session.var_path / LOG) as snapshot:
         # Windows of their own, so that a large log keeps no checkpoint waiting.
@@ -71,6 +94,7 @@ def verify(session: Session, path: Path | None) -> None:
             found = verify_chain(
                 snapshot.connection, on_progress=lambda seq, newest: progress.reach(seq)
             )
+            found = compared(snapshot.connection, found, heads)
     out = session.output()
     out.show(found, lambda: views.verdict(found, out.paint))
     if found.bad_seq is not None:

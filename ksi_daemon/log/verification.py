@@ -7,7 +7,7 @@ keeps neither the writer nor its checkpoints waiting. What is written meanwhile 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +16,7 @@ from ksi_daemon.errors import StorageError
 from ksi_daemon.log.chain import Head, Link, link, linked
 from ksi_daemon.log.rows import EVENT_COLUMNS, OUTCOME_COLUMNS, PLAIN_COLUMNS
 
-__all__ = ["TAIL", "WINDOW", "Verdict", "check_tail", "verify"]
+__all__ = ["TAIL", "WINDOW", "Verdict", "check_tail", "compared", "verify"]
 
 # How many events a start checks: a tenth of what it takes to open a database.
 TAIL: Final = 1_000
@@ -86,6 +86,23 @@ def verify(
                 continue
             return Verdict(events, outcomes, began, head.seq, head.hash.hex(), exc.seq, exc.why)
         on_progress(head.seq, newest)
+
+
+def compared(
+    connection: sqlite3.Connection, found: Verdict, heads: Iterable[tuple[int, str]]
+) -> Verdict:
+    """Return *found*, or that the event of one of *heads* has not the hash which was kept of it."""
+    for seq, hash_ in sorted(heads):
+        if found.bad_seq is not None and found.bad_seq <= seq:
+            break
+        row = connection.execute("SELECT hash FROM events WHERE seq = ?", (seq,)).fetchone()
+        row = row or connection.execute("SELECT hash FROM anchor WHERE seq = ?", (seq,)).fetchone()
+        if row is None and seq <= found.after_seq:
+            continue  # it was pruned
+        if row is None or row[0] is None or row[0].hex() != hash_:
+            why = "it is missing" if row is None else "it has another hash than was kept of it"
+            return msgspec.structs.replace(found, bad_seq=seq, why=why)
+    return found
 
 
 def check_tail(connection: sqlite3.Connection) -> None:

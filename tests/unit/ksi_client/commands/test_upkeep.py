@@ -110,6 +110,22 @@ def test_verify_names_the_first_bad_event(ksi: Ksi, var: Path, either: str) -> N
     )
 
 
+def test_verify_compares_with_what_was_kept_elsewhere(ksi: Ksi, var: Path, either: str) -> None:
+    """A log that was written anew as a whole is sound in itself."""
+    found = value(ksi("verify"))
+    kept = f"{found['seq']}:{found['hash']}"
+    assert value(ksi("verify", "--head", kept))["bad_seq"] is None
+    result = ksi("verify", "--text", "--head", kept, "--head", f"3:{'0' * 64}")
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (
+        1,
+        "✗ damaged at event #3: it has another hash than was kept of it",
+    )
+    later = ksi("verify", "--text", "--head", f"99:{'0' * 64}").stdout
+    assert later.startswith("✗ damaged at event #99: it is missing")
+    refused = ksi("verify", "--head", "3")
+    assert (refused.exit_code, "is no SEQ:HASH" in refused.stderr) == (2, True)
+
+
 def test_backup_and_restore(ksi: Ksi, var: Path, house: House) -> None:
     target = var.parent / "copy.db"
     copied = value(ksi("backup", str(target)))
