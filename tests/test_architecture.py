@@ -59,6 +59,7 @@ RANKS = {
 }
 # What is imported when it is first needed, each for a reason that its module states.
 LATE_IMPORTS = {
+    "ksi_client/commands/attempts.py",  # the extractor doubles the start, and few calls need it
     "ksi_client/commands/chat.py",  # readline writes to stdout when it is loaded without a terminal
     "ksi_daemon/config.py",
     "ksi_daemon/front_matter.py",

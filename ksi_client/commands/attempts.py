@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ksi_client.blocking import BlockingClient
 from ksi_client.completing import agent_ids
-from ksi_client.mending import Mended, read_call, read_mended, to_edit
 from ksi_client.session import Session, common
 from ksi_client.times import parse_time
 from ksi_client.views import attempts as views
+
+if TYPE_CHECKING:
+    from ksi_client.mending import Mended
 
 __all__ = ["attempts"]
 
@@ -141,10 +143,13 @@ def _instead(
     client: BlockingClient, attempt: int, instead: str | None, *, edit: bool
 ) -> Mended | None:
     """Return the call to submit, None for the one as it was."""
+    if instead is None and not edit:
+        return None
+    # The extractor doubles the start of a command, and few of these need it.
+    from ksi_client.mending import read_call, read_mended, to_edit
+
     if instead is not None:
         return read_call(sys.stdin.read() if instead == "-" else instead)
-    if not edit:
-        return None
     found = _found(client, attempt)
     given = to_edit(found)
     edited = click.edit(given, extension=".txt")
