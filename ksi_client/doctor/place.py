@@ -14,23 +14,17 @@ from typing import Final
 from ksi_client.doctor.finding import Finding, Level
 from ksi_client.doctor.patient import Patient
 from ksi_client.paths import MAX_SOCKET_PATH
+from ksi_daemon.config import Settings
 from ksi_daemon.errors import UsageError
+from ksi_daemon.log.mounts import NETWORK
+from ksi_daemon.log.mounts import file_system as kind_of
 
 __all__ = ["directories", "disk", "file_system", "settings", "socket_path"]
 
 # Below this nothing can be written for long; below the other one a busy day may end there.
 NO_ROOM: Final = 64 * 1024 * 1024
 LITTLE_ROOM: Final = 1024 * 1024 * 1024
-# SQLite's WAL is shared memory between processes, which these do not have, or their locks lie.
-_NETWORKS: Final = frozenset(
-    {
-        "9p", "afs", "beegfs", "ceph", "cifs", "davfs", "fuse.glusterfs", "fuse.rclone",
-        "fuse.sshfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
-    }
-)  # fmt: skip
 _PASSING: Final = frozenset({"ramfs", "tmpfs"})
-# man proc_pid_mountinfo: blanks and the like in a path are written in octal.
-_OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
 def settings(patient: Patient) -> Iterator[Finding]:
@@ -69,9 +63,11 @@ def socket_path(patient: Patient) -> Iterator[Finding]:
 def file_system(patient: Patient) -> Iterator[Finding]:
     """The log is on a disk of this machine."""
     kind = _kind(patient.mounts, _existing(patient.var))
-    if kind in _NETWORKS:
-        text = f"{patient.var} is on {kind}: a log there will be damaged"
-        yield Finding("file_system", "fail", text, "export KSI_VAR=/var/tmp/ksi-$USER")
+    if kind in NETWORK:
+        allowed = isinstance(patient.settings, Settings) and patient.settings.allow_network_fs
+        level: Level = "warn" if allowed else "fail"
+        text = f"{patient.var} is on {kind}: an acknowledged event may be lost there"
+        yield Finding("file_system", level, text, "export KSI_VAR=/var/tmp/ksi-$USER")
     elif kind in _PASSING:
         text = f"{patient.var} is on {kind}: what is there is gone after a restart of the machine"
         yield Finding("file_system", "warn", text)
@@ -132,15 +128,7 @@ def _existing(path: Path) -> Path:
 def _kind(mounts: Path, path: Path) -> str | None:
     """Return the type of the file system that *path* is on, None if the system does not say."""
     try:
-        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        table = mounts.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    real = path.resolve()
-    found: tuple[int, str | None] = (0, None)
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        point = Path(_OCTAL.sub(lambda match: chr(int(match[1], 8)), before.split()[4]))
-        # Of several at one place the last one hides the others.
-        if real.is_relative_to(point) and len(point.parts) >= found[0]:
-            found = len(point.parts), after.split()[0]
-    return found[1]
+    return kind_of(path.resolve(), table)

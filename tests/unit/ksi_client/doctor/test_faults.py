@@ -417,6 +417,13 @@ def test_file_systems(var: Path, examined: Examined, kind: str, level: str) -> N
     assert kind in found.text
 
 
+def test_a_network_that_is_allowed_is_worth_a_look(var: Path, examined: Examined) -> None:
+    mounts = var / "mountinfo"
+    mounts.write_text(MOUNTS.format(var=var.resolve(), kind="nfs4"))
+    found = examined(mounts=mounts, environ={"KSI_ALLOW_NETWORK_FS": "true"})["file_system"]
+    assert found.level == "warn"
+
+
 @pytest.mark.parametrize(
     ("free", "level"),
     [
