@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,7 @@ import msgspec
 from ksi_daemon import security
 from ksi_daemon.clock import SteadyClock
 from ksi_daemon.config import Settings, load
-from ksi_daemon.errors import Conflict, NotFound, StorageError
+from ksi_daemon.errors import Conflict, NotFound, StorageError, UsageError
 from ksi_daemon.feed import Feed
 from ksi_daemon.log import EventLog, backup, salvage
 from ksi_daemon.log.backup import Copied
@@ -82,7 +82,12 @@ def _closed(settings: Settings) -> Iterator[None]:
     """Hold the lock of the daemon's directory."""
     private_directory(settings.var_path)
     private_directory(settings.lock_path.parent)
-    with held(settings.lock_path):
+    with ExitStack() as closed:
+        try:
+            closed.enter_context(held(settings.lock_path))
+        except UsageError as exc:
+            exc.hint = exc.hint or "`ksi down` stops it"
+            raise
         yield
 
 

@@ -45,8 +45,12 @@ DEEDS: dict[str, Callable[[Path], Any]] = {
 def test_a_daemon_that_runs_is_left_alone(var: Path, deed: str) -> None:
     (var / "run").mkdir(mode=0o700)
     before = (var / "events.db").read_bytes()
-    with held(var / "run" / "daemon.lock"), pytest.raises(UsageError, match="already running"):
+    with (
+        held(var / "run" / "daemon.lock"),
+        pytest.raises(UsageError, match="already running") as caught,
+    ):
         DEEDS[deed](var)
+    assert caught.value.hint == "`ksi down` stops it"
     assert (var / "events.db").read_bytes() == before
 
 
