@@ -1,4 +1,4 @@
-"""Read what nearly every reply is, prose and calls in exact JSON, at the speed of a JSON decoder.
+"""Read what nearly every reply is, prose and calls in exact JSON, almost as fast as JSON is read.
 
 The general reader (``extractor``) asks of each place what it could be. Of most replies that is
 known at a glance, and here only that glance is taken. Whatever it does not settle ends it: the
@@ -78,7 +78,7 @@ def read_plain(text: str, protocol: Protocol, new_id: Callable[[], str]) -> Extr
     prose = text[:start]
     bare = _is_bare(prose, glance.others)
     while start >= 0:
-        if not bare:
+        if around or not bare:
             around = around or _Around(text, glance.framed, calls)
             if not around.leaves_alone(start, prose):
                 return calls
@@ -174,7 +174,7 @@ def _is_repeated(draft: Draft, calls: list[Call]) -> bool:
 
 
 class _Around:
-    """What is around the calls of *text*, asked where prose is not bare."""
+    """What is around the calls of *text*: asked once prose is not bare, and from there on."""
 
     def __init__(self, text: str, framed: tuple[FramedDialect, ...], calls: list[Call]) -> None:
         self._text = text

@@ -65,6 +65,11 @@ def test_takes_what_is_plain(text: str) -> None:
         pytest.param(f"{EVENT}\n~~~ksi a:b\n{{}}\n~~~", "1", id="a block between marks"),
         pytest.param(f"{EVENT}\n```python\n{EVENT}\n```", "1", id="a fence of code"),
         pytest.param(f"{EVENT}\n> {EVENT}", "1", id="a block quote"),
+        pytest.param(
+            f"`x`\n```json\n{EVENT}\n```\n\n{EVENT}\n````python\n```\n{EVENT}",
+            "2",
+            id="a longer fence behind plain ones",
+        ),
         pytest.param(f"<think>\n{EVENT}\n</think>\n{EVENT}", "0", id="a thought"),
         pytest.param(f"so `{EVENT}`", "0", id="code within a line"),
         pytest.param(f"{EVENT}}}", "0", id="a brace too many"),
