@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["attempts"]
 
 KINDS: Final = ("rejected", "held", "invalid", "unknown", "denied", "failed")
+REJECTED: Final = "extraction:rejected"
 STATES: Final = ("open", "resolved", "dismissed", "all")
 
 
@@ -142,15 +143,18 @@ def _found(client: BlockingClient, attempt: int) -> dict[str, Any]:
 def _instead(
     client: BlockingClient, attempt: int, instead: str | None, *, edit: bool
 ) -> Mended | None:
-    """Return the call to submit, None for the one as it was."""
-    if instead is None and not edit:
+    """Return the call to submit, None for the event that the attempt became."""
+    found = _found(client, attempt) if instead is None else {}
+    if instead is None and not edit and found["event"] != REJECTED:
         return None
     # The extractor doubles the start of a command, and few of these need it.
     from ksi_client.mending import read_call, read_mended, to_edit
 
     if instead is not None:
         return read_call(sys.stdin.read() if instead == "-" else instead)
-    found = _found(client, attempt)
+    if not edit:
+        # What was held or refused for something else reads as a call.
+        return read_mended(found["text"], found["dialect"])
     given = to_edit(found)
     edited = click.edit(given, extension=".txt")
     # Editors end the last line; who changes nothing gives up.

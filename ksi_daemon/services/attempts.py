@@ -304,7 +304,7 @@ def _asked(
     if data.event is None and data.data is None:
         if origin is None or origin.name == _REJECTED:
             raise InvalidData(
-                f"attempt #{attempt.seq} could not be read: say event and data",
+                f"attempt #{attempt.seq} became no event of its own: say event and data",
                 details={"path": "event"},
             )
         return origin.name, msgspec.json.decode(origin.data), "again"

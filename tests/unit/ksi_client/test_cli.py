@@ -183,7 +183,7 @@ ANSWERS = {
         ["why", "1"],
         ["attempts"],
         ["attempts", "show", "1"],
-        ["attempts", "fix", "1", "--again"],
+        ["attempts", "fix", "1", "--as", '{"event": "a:b"}'],
     ],
     ids=" ".join,
 )

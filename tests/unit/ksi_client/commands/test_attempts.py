@@ -15,6 +15,7 @@ from ksi_daemon.errors import Conflict, KsiError
 CALL = '{"event": "a:b", "data": {"k" 1}}'
 ATTEMPT = {
     "seq": 17,
+    "event": "extraction:rejected",
     "ts": "2026-01-31T12:00:00Z",
     "state": "open",
     "kind": "rejected",
@@ -117,7 +118,6 @@ def test_one_in_full(stub: StubDaemon, ksi: Callable[..., Result]) -> None:
             {"force": True, "event": "a:b", "data": {}},
             id="from stdin",
         ),
-        pytest.param(["--again"], None, {"force": False}, id="again"),
     ],
 )
 def test_a_fix(
@@ -130,6 +130,36 @@ def test_a_fix(
     result = ksi("attempts", "fix", "17", *words, stdin=stdin)
     assert result.stdout.splitlines() == ["✓ #20 a:b, in place of attempt #17: handled", '{"n":1}']
     assert asked(stub) == [("monitor:retry_attempt", {"attempt": 17, **request_})]
+
+
+@pytest.mark.parametrize(
+    ("event", "text", "request_"),
+    [
+        pytest.param("a:b", CALL, {}, id="the event that it became"),
+        pytest.param(
+            "extraction:rejected",
+            '{"event": "a:b", "data": {"k": 1}}',
+            {"event": "a:b", "data": {"k": 1}},
+            id="what was held",
+        ),
+    ],
+)
+def test_the_same_call_again(
+    stub: StubDaemon, ksi: Callable[..., Result], event: str, text: str, request_: dict[str, Any]
+) -> None:
+    found = {**ATTEMPT, "event": event, "text": text}
+    stub.answers["monitor:attempts"] = {"attempts": [found], "counts": COUNTS}
+    assert ksi("attempts", "fix", "17", "--again").exit_code == 0
+    fixed = {"attempt": 17, "force": False, **request_}
+    assert asked(stub)[1:] == [("monitor:retry_attempt", fixed)]
+
+
+def test_what_cannot_be_read_is_not_submitted_again(
+    stub: StubDaemon, ksi: Callable[..., Result]
+) -> None:
+    result = ksi("attempts", "fix", "17", "--again")
+    assert (result.exit_code, "error not_mended: " in result.stderr) == (1, True)
+    assert len(stub.requests) == 1
 
 
 def editor(directory: Path, change: str) -> str:
@@ -182,7 +212,7 @@ def test_one_is_dismissed(stub: StubDaemon, ksi: Callable[..., Result]) -> None:
 def test_a_fix_that_did_not_come_to_good(stub: StubDaemon, ksi: Callable[..., Result]) -> None:
     error = {"code": "args_schema", "message": "no `value`", "hint": "give one"}
     stub.answers["monitor:retry_attempt"] = {**FIXED, "status": "rejected", "error": error}
-    result = ksi("attempts", "fix", "17", "--again")
+    result = ksi("attempts", "fix", "17", "--as", '{"event": "a:b"}')
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         "✗ #20 a:b, in place of attempt #17: rejected",
@@ -196,7 +226,7 @@ def test_a_second_fix_is_refused(stub: StubDaemon, ksi: Callable[..., Result]) -
         raise Conflict("attempt #17 was fixed by event #20", code="already_fixed")
 
     stub.answers["monitor:retry_attempt"] = refuse
-    result = ksi("attempts", "fix", "17", "--again")
+    result = ksi("attempts", "fix", "17", "--as", '{"event": "a:b"}')
     assert (result.exit_code, result.stderr) == (
         1,
         "error already_fixed: attempt #17 was fixed by event #20\n",

@@ -317,7 +317,7 @@ async def test_a_call_that_came_to_good_is_nothing_to_be_fixed(var: Path) -> Non
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        pytest.param({}, "could not be read: say event and data", id="as it was"),
+        pytest.param({}, "became no event of its own: say event and data", id="as it was"),
         pytest.param({"data": {"key": "k"}}, "say which event", id="which event"),
         pytest.param({"event": "odd one", "data": {}}, "'odd one' is no event name", id="no name"),
     ],
