@@ -162,13 +162,18 @@ class Exchange:
         completion_id = new_id()
         reading = await read(completion, completion_id, self._manner)
         blocks = self._blocks(completion, reading)
-        await anyio.lowlevel.checkpoint_if_cancelled()
+        await self._checkpoint()
         with self._router.together():
             storing = self._store(completion_id, completion, reading, blocks)
             begun = self._begin_first(completion_id, blocks)
         kept = _stored(await storing, completion, self._progress.counts.turn + 1)
         self._manners.committed(self._manner)
         return await self._act(kept, blocks, begun)
+
+    async def _checkpoint(self) -> None:
+        """End here if the exchange was stopped; a check of all scopes costs more than this one."""
+        if self._scope.cancel_called:
+            await anyio.lowlevel.checkpoint_if_cancelled()
 
     def _begin_first(
         self, completion_id: str, blocks: tuple[Block, ...]
@@ -319,7 +324,7 @@ class Exchange:
             done.append(await self._run(kept, block, begun, refused=refused))
             begun = None
         # Who is terminated leaves nothing behind that a new agent of its id would find.
-        await anyio.lowlevel.checkpoint_if_cancelled()
+        await self._checkpoint()
         told_each = results(done, self._manner.schemas, refused=refused)
         told = answers(
             done,
