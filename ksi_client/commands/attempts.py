@@ -95,7 +95,7 @@ def show(session: Session, attempt: int) -> None:
 @click.option("--again", is_flag=True, help="Submit the call as the agent wrote it.")
 @click.option("--dismiss", is_flag=True, help="Put it aside: nothing is to be done.")
 @click.option("--reason", default="", metavar="TEXT", help="Why it is put aside.")
-@click.option("--force", is_flag=True, help="Also if the agent made it good already.")
+@click.option("--force", is_flag=True, help="Also if it was denied, or made good already.")
 @common
 @click.pass_obj
 def fix(

@@ -62,7 +62,8 @@ class Wanted(msgspec.Struct, forbid_unknown_fields=True):
 class Retry(msgspec.Struct, forbid_unknown_fields=True):
     """What to submit in place of an attempt: *event* and *data*; without them the call as it was.
 
-    *force*: also if it was made good already, or an earlier fix was cut off.
+    *force*: also if it was made good already, if an earlier fix was cut off, or if the very call
+    was denied to the agent.
     """
 
     attempt: Seq
@@ -137,6 +138,12 @@ class Attempts:
             _check(attempt, fixes, force=data.force)
             origin = await self._reader.event(attempt.seq)
             name, payload, kind = _asked(data, attempt, origin)
+            if kind == "again" and attempt.kind == "denied" and not data.force:
+                raise Conflict(
+                    f"attempt #{attempt.seq} was denied: {name!r} would run with other rights",
+                    code="was_denied",
+                    hint="look at it, then force has it run with your rights",
+                )
             submitted = await self._submit(attempt, len(fixes) + 1, kind, name, payload, ctx)
         finally:
             self._busy.discard(data.attempt)

@@ -256,6 +256,17 @@ async def test_a_fix_that_only_reads_is_kept_like_any_other(var: Path) -> None:
             await peer.ask("monitor:retry_attempt", asked)
 
 
+async def test_what_was_denied_is_not_done_with_other_rights_by_the_way(var: Path) -> None:
+    async with told(var) as peer:
+        found = await one(peer, "denied")
+        with pytest.raises(KsiError, match="'system:shutdown' would run with") as caught:
+            await peer.ask("monitor:retry_attempt", {"attempt": found["seq"]})
+        assert caught.value.code == "was_denied"
+        assert (await one(peer, "denied"))["state"] == "open"
+        forced = {"attempt": found["seq"], "force": True}
+        assert (await peer.ask("monitor:retry_attempt", forced))["result"] == {"stopping": True}
+
+
 async def test_attempts_outlive_their_agent_and_the_daemon(var: Path) -> None:
     async with told(var) as peer:
         before = await listed(peer)
