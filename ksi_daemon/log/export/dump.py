@@ -10,7 +10,7 @@ import msgspec
 
 from ksi_daemon import __version__
 from ksi_daemon.events import now
-from ksi_daemon.log.export.lines import ANCHOR, RECORDS, VERSION, Column, End, Header, Table
+from ksi_daemon.log.export.lines import RECORDS, VERSION, WHOLE, Column, End, Header, Table
 from ksi_daemon.log.filters import condition
 from ksi_daemon.log.model import EventFilter
 from ksi_daemon.log.snapshot import Snapshot
@@ -66,7 +66,7 @@ def table(snapshot: Snapshot, name: str) -> Table:
 
 def _names(snapshot: Snapshot, *, whole: bool) -> list[str]:
     found = {row[0] for row in snapshot.rows("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    return [name for name in RECORDS if name in found and (whole or name != ANCHOR)]
+    return [name for name in RECORDS if name in found and (whole or name not in WHOLE)]
 
 
 def _parts(table: Table, which: str) -> list[str]:

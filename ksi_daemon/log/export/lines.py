@@ -24,9 +24,9 @@ from ksi_daemon.log.rows import microseconds, moment
 __all__ = [
     "ACTING",
     "ANCHOR",
-    "DERIVED",
     "RECORDS",
     "VERSION",
+    "WHOLE",
     "Column",
     "End",
     "Header",
@@ -35,8 +35,10 @@ __all__ = [
 ]
 
 VERSION: Final = 1
-# Where the chain of hashes begins. A part of a log has no chain.
+# Where the chain of hashes begins, and counts that also tell of what was pruned. A part of a log
+# has no chain, and its counts are made anew. A new log has rows of its own here, which give way.
 ANCHOR: Final = "anchor"
+WHOLE: Final = ("rollup", "rollup_days", ANCHOR)
 # In the order of the export: what refers to a row comes behind it.
 RECORDS: Final = (
     "events",
@@ -48,10 +50,8 @@ RECORDS: Final = (
     "corrections",
     "fixes",
     "failures",
-    ANCHOR,
+    *WHOLE,
 )
-# What is made anew of the records.
-DERIVED: Final = frozenset({"rollup", "rollup_days"})
 ACTING: Final = frozenset(
     {
         "agents",

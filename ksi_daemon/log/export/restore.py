@@ -23,6 +23,7 @@ from ksi_daemon.log.export.lines import (
     ANCHOR,
     RECORDS,
     VERSION,
+    WHOLE,
     End,
     Header,
     Table,
@@ -122,7 +123,7 @@ def _filled(
             )
         if anchored:
             _check_chain(connection)
-        if header.schema == len(migrations()):
+        if header.filter is not None and header.schema == len(migrations()):
             rebuild(connection)
         connection.execute("COMMIT")
         checkpoint(connection, path, truncate=True)
@@ -215,8 +216,7 @@ def _insert(
         return
     columns, marks = ", ".join(of.columns), ", ".join("?" * len(of.columns))
     try:
-        # The new log has an anchor, that of one which begins.
-        verb = "INSERT OR REPLACE" if of.name == ANCHOR else "INSERT"
+        verb = "INSERT OR REPLACE" if of.name in WHOLE else "INSERT"
         connection.executemany(f"{verb} INTO {of.name} ({columns}) VALUES ({marks})", batch)
     except sqlite3.IntegrityError as exc:
         first = last - len(batch) + 1

@@ -62,6 +62,28 @@ def test_an_imported_log_answers_as_the_log(night: Path, tmp_path: Path) -> None
     assert there == here
 
 
+async def test_what_was_pruned_is_still_counted(night: Path, tmp_path: Path) -> None:
+    with short_directory() as directory:
+        (directory / "v").mkdir(mode=0o700)
+        path = Path(shutil.copy(night, directory / "v" / "events.db"))
+        async with running_daemon(directory / "v") as socket, connected(socket) as peer:
+            await peer.ask("log:prune", {"before": "2200-01-01T00:00:00Z"})
+            report = await peer.ask("monitor:reliability")
+        restored(dumped(path), tmp_path / "new.db")
+    with Snapshot.open(tmp_path / "new.db") as snapshot:
+        assert snapshot.bounds()[0] > 1
+        rows = list(snapshot.rows("SELECT model, dialect, seen FROM v_reliability ORDER BY seen"))
+    assert rows == [(row["model"], row["dialect"], row["seen"]) for row in report["rows"]]
+    assert sum(seen for _, _, seen in rows) == 6
+
+
+def test_the_counts_of_a_part_are_its_own(night: Path, tmp_path: Path) -> None:
+    restored(dumped(night, patterns=("no:*",)), tmp_path / "new.db")
+    with Snapshot.open(tmp_path / "new.db") as snapshot:
+        [(seen,)] = snapshot.rows("SELECT sum(seen) FROM v_reliability")
+    assert seen == 4
+
+
 def test_it_is_the_same_log(night: Path, tmp_path: Path) -> None:
     found = restored(dumped(night), tmp_path / "new.db")
     assert found.rows["events"] == 26
