@@ -98,6 +98,9 @@ class McpServing:
                     telling.cancel_scope.cancel()
         finally:
             self._streams.discard(under_way)
+            # Whoever was to close them may have been cancelled before it began.
+            for each in (incoming, read, write, outgoing):
+                each.close()
 
     async def idle(self) -> None:
         """Return once all that was asked by lines is answered."""
