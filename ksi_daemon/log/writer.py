@@ -98,6 +98,7 @@ class LogWriter:
         self._limits = (queue_units, queue_bytes)
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[list[_Queued] | None] = SimpleQueue()
+        self._left: list[_Queued] = []  # what was taken and found no room in its batch
         self._failure: StorageError | None = None
         self._head = head_of(connection)
         self._checkpointed = True
@@ -237,8 +238,11 @@ class LogWriter:
         batch: list[_Queued] = []
         weight = 0
         with suppress(Empty):
-            queued = self._queue.get(timeout=IDLE_S)
+            queued, self._left = self._left or self._queue.get(timeout=IDLE_S), []
             while queued is not None:
+                if len(batch) + len(queued) > MAX_UNITS and batch:
+                    self._left = queued  # they are one commit, so they begin the next batch
+                    return batch, True
                 batch += queued
                 weight += sum(unit[2] for unit in queued)
                 if len(batch) >= MAX_UNITS or weight >= MAX_BYTES:

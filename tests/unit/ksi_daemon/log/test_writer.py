@@ -18,7 +18,7 @@ from ksi_daemon.events import CallRef, ErrorInfo, Event, Outcome
 from ksi_daemon.log.chain import GENESIS, linked
 from ksi_daemon.log.database import open_writer
 from ksi_daemon.log.rows import EVENT_COLUMNS
-from ksi_daemon.log.writer import LogWriter
+from ksi_daemon.log.writer import MAX_UNITS, LogWriter
 from ksi_daemon.work import Ended, Idempotency, Work
 
 NewEvent = Callable[..., Event]
@@ -555,6 +555,25 @@ async def test_what_follows_a_bad_unit_is_refused_with_it(
     assert [text in getattr(error, "message", "") for error in errors] == [True, True]
     assert outside("SELECT id FROM events") == [("e1",), ("last",)]
     assert outside("SELECT namespace FROM state") == []
+
+
+async def test_what_is_together_is_not_split_between_batches(
+    path: Path, new_event: NewEvent, outside: Ask
+) -> None:
+    futures = []
+    async with running(open_writer(path, "process"), path) as writer:
+        async with held(writer):
+            for number in range(2 * MAX_UNITS // 3 + 1):
+                with writer.together():
+                    works = [Work(event=new_event(id=f"e{number}.{place}")) for place in range(3)]
+                    futures += [writer.submit(work) for work in works]
+        seqs = [seq(work) for work in await asyncio.gather(*futures)]
+        gauges = writer.gauges()
+    assert seqs == list(range(1, len(futures) + 1))
+    # The first batch is what held the writer; the others hold whole groups, up to the limit.
+    assert gauges.batches == 1 + 3
+    assert gauges.last_batch == len(futures) - 2 * (MAX_UNITS // 3 * 3)
+    assert outside("SELECT count(*) FROM events") == [(len(futures),)]
 
 
 async def test_a_bad_unit_behind_a_good_one_fails_alone(path: Path, new_event: NewEvent) -> None:
