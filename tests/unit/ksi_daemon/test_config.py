@@ -246,6 +246,7 @@ def test_every_time_and_size_has_its_unit_in_its_name() -> None:
         "drain_timeout_s": 10.0,
         "handler_timeout_s": 30.0,
         "retention_days": 30.0,
+        "run_code_timeout_s": 10.0,
         "agent_events_per_s": 10.0,
         "agent_spawns_per_s": 1.0,
     }

@@ -102,10 +102,13 @@ async def test_does_not_open_what_is_no_log(
 WRITE_FOR_EVER = """
 import asyncio, sys
 from pathlib import Path
-import msgspec, uuid_utils
+import msgspec, structlog, uuid_utils
 from ksi_daemon.events import Event, now
 from ksi_daemon.log import EventLog
 from ksi_daemon.work import Work
+
+# Stdout is for what was acknowledged.
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 
 async def emit(log):
     while True:
