@@ -104,7 +104,7 @@ class LogReader:
         found = []
         for event in events:
             [(_, result, error, _)] = await self._rows(self._queries["outcome"], (event.seq,))
-            match = locate(event.seq, words, str(event.data, "utf-8"), result, error)
+            match = locate(event.seq, words, str(event.data, "utf-8"), result, error, event.name)
             if match is not None:
                 found.append(match)
         return found

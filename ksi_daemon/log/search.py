@@ -6,8 +6,8 @@ window by window and the newest first, and ends when it has enough. SQLite throw
 match by ``LIKE`` on the runs of ASCII letters and digits in the words, which nobody escapes;
 what is left is compared by ``holds`` with the escapes of JSON undone.
 
-What is searched is the data of an event, its result and its error. All words must be there, in
-any case and as parts of words too; several in double quotes must stand together.
+What is searched is the data of an event, its result, its error and its name. All words must be
+there, in any case and as parts of words too; several in double quotes must stand together.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _PARTS: Final = (
     ("data", "e.data"),
     ("result", "coalesce(o.result, e.result)"),
     ("error", "coalesce(o.error, e.error)"),
+    ("event", "e.name"),
 )
 _WORD: Final = re.compile(r'"([^"]*)"|(\S+)')
 _RUN: Final = re.compile(r"[A-Za-z0-9]{2,}")
@@ -67,10 +68,10 @@ def holds(words: str, *texts: str | None) -> bool:
 
 
 def locate(
-    seq: int, words: Iterable[str], data: str, result: str | None, error: str | None
+    seq: int, words: Iterable[str], data: str, result: str | None, error: str | None, name: str
 ) -> Match | None:
     """Return where event *seq* holds the first of *words* that can be shown, None if nowhere."""
-    texts = zip(_PARTS, (data, result, error), strict=True)
+    texts = zip(_PARTS, (data, result, error, name), strict=True)
     read = [(part, readable(text)) for (part, _), text in texts if text is not None]
     for word in words:
         for part, text in read:

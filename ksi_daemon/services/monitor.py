@@ -27,8 +27,8 @@ Seq = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 class GetEvents(msgspec.Struct, forbid_unknown_fields=True):
     """Which events. *after_seq* and *before_seq* are exclusive; *reverse* begins at the newest.
 
-    *grep* are words that are all in the data, the result or the error of an event, in any case;
-    several in double quotes stand together.
+    *grep* are words that are all in the data, the result, the error or the name of an event, in
+    any case; several in double quotes stand together.
     """
 
     patterns: Annotated[tuple[str, ...], msgspec.Meta(max_length=64)] = ()

@@ -102,6 +102,6 @@ def test_times_and_words() -> None:
     sql, values = condition(wanted)
     assert sql == (
         "TRUE AND e.ts >= ? AND e.ts < ? AND holds(?, e.data, coalesce(o.result, e.result),"
-        " coalesce(o.error, e.error))"
+        " coalesce(o.error, e.error), e.name)"
     )
     assert values == (1_000_000, 2_000_000, '["é"]')

@@ -40,7 +40,12 @@ def test_escapes_are_undone(text: str, expected: str) -> None:
     assert readable(text) == expected
 
 
-TEXTS = ('{"message":"The DRAFT is saved"}', '{"value":7}', '{"code":"not_found"}')
+TEXTS = (
+    '{"message":"The DRAFT is saved"}',
+    '{"value":7}',
+    '{"code":"not_found"}',
+    "notes:keep",
+)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +57,7 @@ TEXTS = ('{"message":"The DRAFT is saved"}', '{"value":7}', '{"code":"not_found"
         pytest.param('"draft is"', True, id="together"),
         pytest.param('"draft saved"', False, id="not together"),
         pytest.param("draft gone", False, id="one of two"),
+        pytest.param("keep", True, id="in its name"),
     ],
 )
 def test_events_that_hold_words(grep: str, expected: bool) -> None:
@@ -59,13 +65,15 @@ def test_events_that_hold_words(grep: str, expected: bool) -> None:
     assert found_by_sql(words_of(grep), *TEXTS) is expected
 
 
-def found_by_sql(words: tuple[str, ...], data: str, result: str | None, error: str | None) -> bool:
+def found_by_sql(
+    words: tuple[str, ...], data: str, result: str | None, error: str | None, name: str = ""
+) -> bool:
     which, values = search_condition(words)
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.create_function("holds", -1, holds, deterministic=True)
-        connection.execute("CREATE TABLE events (data, result, error)")
+        connection.execute("CREATE TABLE events (data, result, error, name)")
         connection.execute("CREATE TABLE outcomes (result, error)")
-        connection.execute("INSERT INTO events VALUES (?, ?, ?)", (data, result, error))
+        connection.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (data, result, error, name))
         sql = f"SELECT count(*) FROM events e LEFT JOIN outcomes o WHERE {which}"
         return bool(connection.execute(sql, values).fetchone()[0])
 
@@ -94,6 +102,7 @@ def test_what_is_there_is_found(text: str, start: int, size: int, ascii_only: bo
         ),
         pytest.param(("not_",), Match(7, "error", '{"code":"not_found"}', 9, 13), id="error"),
         pytest.param(("7",), Match(7, "result", '{"value":7}', 9, 10), id="result"),
+        pytest.param(("keep",), Match(7, "event", "notes:keep", 6, 10), id="name"),
         pytest.param(("gone",), None, id="nowhere"),
     ],
 )
@@ -103,7 +112,7 @@ def test_where_it_is(words: tuple[str, ...], match: Match | None) -> None:
 
 def test_an_excerpt_is_short() -> None:
     data = json.dumps("x" * 500 + "needle" + "y" * 500)
-    found = locate(1, ("needle",), data, None, None)
+    found = locate(1, ("needle",), data, None, None, "a:b")
     assert found is not None
     assert (len(found.text), found.text[found.start : found.end]) == (126, "needle")
 
