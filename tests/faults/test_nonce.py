@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -115,15 +116,19 @@ async def test_a_reply_that_is_read_again_after_a_crash_is_judged_by_its_own_key
 ) -> None:
     stored = anyio.Event()
 
-    async def acted(self: Exchange, kept: Any, blocks: Any) -> None:
+    async def acted(self: Exchange, *given: Any) -> None:
         stored.set()
         await anyio.sleep_forever()
+
+    def unsubmitted(self: Exchange, *call: Any) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().create_future()
 
     provider = {"type": "scripted", "replies": [SETTING, "Done."]}
     spawn = {"agent_id": "a", "system": "Go.", "provider": provider, "allow": ["state:*"], **STRICT}
     with short_directory() as var:
         with monkeypatch.context() as patch:
             patch.setattr(Exchange, "_act", acted)
+            patch.setattr(Exchange, "_submit", unsubmitted)
             async with running_daemon(var, drain_timeout_s=0.1) as socket, connected(socket) as ksi:
                 await ksi.ask("agent:spawn", spawn)
                 await ksi.ask("agent:send", {"agent_id": "a", "message": "Go."})
