@@ -45,8 +45,9 @@ _CHANGED: Final = "notifications/tools/list_changed"
 @asynccontextmanager
 async def connected(spec: ServerSpec) -> AsyncIterator[Connection]:
     """Connect to the server of *spec*; raise KsiError if it does not answer as one."""
+    environment = _environment(spec)
     open_connection = _Open()
-    stdio = Stdio(spec.argv, _environment(spec), open_connection.close) if spec.argv else None
+    stdio = Stdio(spec.argv, environment, open_connection.close) if spec.argv else None
     open_connection.stdio = stdio
     client = Client(
         stdio.streams() if stdio else _http(spec),
