@@ -46,6 +46,7 @@ ASKED = {
     "log": ["log", "verify"],
     "replay": ["replay"],
     "reliability": ["reliability"],
+    "audit": ["audit"],
     "extract": ["extract", "TEXT"],
     "protocol": ["protocol", "compare", "TEXT"],
 }
