@@ -54,8 +54,10 @@ PROVIDER: Final = {
     "replies": [{"text": REPLY, "delay_s": 0.05}, "That was all."],
     "on_empty": "stop",
 }
-# What may not have run at all: it was logged, and whether its handler ran is not known.
-UNKNOWN: Final = {"call_logged": "one", "call_handled": None}
+# Where a call was logged and its handler's end was not, and the note that was not written then:
+# whether a handler ran is not known, so it is not run again. The first call of a reply is logged
+# together with the reply.
+UNKNOWN: Final = {"reply_stored": "one", "call_logged": "one", "call_handled": None}
 
 
 @pytest.fixture
