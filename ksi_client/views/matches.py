@@ -17,7 +17,7 @@ _BEFORE: Final = 3
 
 
 class Match(msgspec.Struct):
-    """``text[start:end]`` of an excerpt of *part* of the event *seq*: data, result, error or event."""
+    """``text[start:end]`` in an excerpt of *part* of event *seq*: data, result, error or event."""
 
     seq: int
     part: str
