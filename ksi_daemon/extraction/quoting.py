@@ -1,8 +1,8 @@
 """Which parts of a reply are shown rather than said: code, block quotes, thoughts.
 
 A block in such a part does not fire. Fences labelled ``json`` and the like, or not at all, are how
-models present their calls, so these count as said. Of code within a line only the first thing
-counts that a backtick stands before: a backtick elsewhere on the line may be anything.
+models present their calls, so these count as said. Code within a line begins with a backtick right
+before the block, or before a word and not behind one: any other may be anything.
 
 Read lazily and in order: a reply without a block costs nothing, and the text of a call is passed
 over, so that a fence within one of its strings opens nothing.
@@ -28,15 +28,27 @@ _TICKS: Final = re.compile("`++")
 _MAX_TICKS: Final = 2  # a longer run is most often a fence that shares its line
 # What may stand between so many backticks and their code. A single one may be anything.
 _PADDING: Final = {1: ("",), 2: ("", " ")}
+_OPENING_TICKS: Final = re.compile(r"(?<![\w`])`++(?=[^\s`])")
+_QUOTE_END: Final = re.compile(r"'(?!\w)")  # of a word that a backtick opened: `so'
 # What opens a thought, and what ends it.
 _THOUGHTS: Final = (
     ("<think>", "</think"),
     ("<thinking>", "</think"),
     ("<seed:think>", "</seed:think"),
     ("[THINK]", "[/THINK]"),
+    ("<thought>", "</thought"),
+    ("<reasoning>", "</reasoning"),
+    ("<analysis>", "</analysis"),
+    ("<reflection>", "</reflection"),
+    ("<scratchpad>", "</scratchpad"),
 )
-_BLOCK_QUOTE: Final = re.compile(r"[ \t]*+>")
-_MARK: Final = re.compile(r"```|~~~|<think|<seed:think|\[THINK\]|</think")
+_CODE_TAG: Final = re.compile(r"(?<![\"'`\\])<(code|pre)(?:\s[^<>\n]{0,100}+)?>")
+_LIST_ITEM: Final = r"(?:[-*+]|\d{1,9}+[.)])[ \t]++"
+_BLOCK_QUOTE: Final = re.compile(rf"[ \t]*+(?:{_LIST_ITEM})*+>")
+_MARK: Final = re.compile(
+    r"```|~~~|<think|<seed:think|\[THINK\]|</think"
+    r"|<thought>|<reasoning>|<analysis>|<reflection>|<scratchpad>|<code[\s>]|<pre[\s>]"
+)
 # A closing tag that ends a thought: in the middle of a line, or in quotes, it is talked about.
 _CLOSING_TAG: Final = re.compile(r"(?<![\"'`\\])</think(?:ing)?>(?=[ \t]*+(?:\r?\n|\Z|[<{\[`~@]))")
 
@@ -55,10 +67,12 @@ class Quoting:
         self._fences: list[tuple[str, bool]] = []  # run of the opening fence, whether it is live
         self._dead_fences = 0  # how many of them are not
         self._thinking = ""  # what will end the thought, "" in none
+        self._code_end = ""  # what will end the code that a tag opened, "" in none
+        self._code_in_line = False  # whether the end of the line ends it too
         self._unopened: int | None = None if thought_until else 0
         self._quoted_line = False
         self._ticks = ""  # the run of backticks that is open on the line
-        self._coded = False  # whether a block stands right behind it
+        self._coded = False  # whether that is code
 
     def at(self, place: int) -> Shown | None:
         """Say how *place* is shown, None if it is said. No place before an earlier one."""
@@ -78,7 +92,7 @@ class Quoting:
         elif self._quoted_line:
             self._shown = "quoted"
         else:
-            self._shown = "inline code" if self._coded else None
+            self._shown = "inline code" if self._coded or self._code_end else None
         return self._shown
 
     def thought_end(self) -> int:
@@ -122,13 +136,18 @@ class Quoting:
         line = gap.rfind("\n")
         if line >= 0:
             self._ticks, self._coded = "", False
+        opened = line + 1
         for run in _TICKS.finditer(gap, line + 1):
             if not self._ticks and len(run[0]) <= _MAX_TICKS:
-                self._ticks = run[0]
+                self._ticks, opened = run[0], run.end()
                 # A slice of all that follows would cost the square of a line of code.
-                self._coded = gap[run.end() : run.end() + 2] in _PADDING[len(run[0])]
+                self._coded = gap[opened : opened + 2] in _PADDING[len(run[0])] or bool(
+                    _OPENING_TICKS.match(self._text, self._at + run.start())
+                )
             elif run[0] == self._ticks:
                 self._ticks, self._coded = "", False
+        if self._coded and _QUOTE_END.search(gap, opened):
+            self._coded = False
 
     def _advance(self, place: int, *, plain: bool) -> None:
         """Read on to *place*; *plain*: up to there, no marks are met but backticks."""
@@ -139,6 +158,9 @@ class Quoting:
         while self._at < place:
             if self._thinking:
                 self._at = self._leave_thought(place)
+                continue
+            if self._code_end:
+                self._at = self._leave_code(place)
                 continue
             mark = text.find("```", self._at, place) if plain else self._any_mark(place)
             if mark < 0:
@@ -152,6 +174,19 @@ class Quoting:
         if end < 0:
             return place
         self._thinking = ""
+        return end + len(closer)
+
+    def _leave_code(self, place: int) -> int:
+        closer = self._code_end
+        if self._code_in_line:
+            line = self._text.find("\n", self._at, place)
+            if line >= 0:
+                self._code_end = ""
+                place = line
+        end = self._text.find(closer, self._at, place)
+        if end < 0:
+            return place
+        self._code_end = ""
         return end + len(closer)
 
     def _any_mark(self, place: int) -> int:
@@ -169,6 +204,10 @@ class Quoting:
         return self._turn_fence(mark, place, starts_line)
 
     def _turn_thought(self, mark: int, starts_line: bool) -> int:
+        code = _CODE_TAG.match(self._text, mark) if not self._fences else None
+        if code is not None:
+            self._code_end, self._code_in_line = f"</{code[1]}", not starts_line
+            return code.end()
         # In the middle of a line the tag is talked about; in a fence it is shown.
         if self._unopened == 0 and not self._fences:
             closing = _CLOSING_TAG.match(self._text, mark)
