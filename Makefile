@@ -36,7 +36,7 @@ faults: $(VENV)/.test
 	$(BIN)/pytest -q -m faults -n auto --dist worksteal
 
 bench: $(VENV)/.bench
-	$(BIN)/python tests/bench/run.py
+	$(BIN)/python -m tests.bench.run
 	$(BIN)/python -m tests.bench.extraction
 	$(BIN)/python -m tests.bench.loop
 
@@ -75,7 +75,7 @@ lock: $(VENV)/.test
 		- -o tests/fuzz/requirements.lock
 
 clean:
-	rm -rf $(VENV) .fuzz build *.egg-info
+	rm -rf $(VENV) .bench .fuzz build *.egg-info
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	@sh tests/make_venv.sh $(PYTHON) $(VENV)

@@ -1,175 +1,138 @@
-"""``make bench``: the daemon beside a raw asyncio echo, in one interleaved run.
+"""``make bench``: the daemon beside a raw asyncio echo, in one interleaved run, and the budget.
 
 Absolute times mean little on a shared machine, so each figure is a ratio to the echo server that
 answers each of the same lines with a write, over the same kind of socket to the same client,
-round by round. The table shows medians over the rounds and the CPU time of the server for each
-request.
+round by round, each in a fresh process. The tables show medians over the rounds and the CPU time
+of the server for each request. All of it is also in ``.bench/bench.json``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import os
+import platform
 import resource
-import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
-ROUNDS = 5
-WARM_UP = 2_000
-SECONDS = 0.5  # of load in one measurement
-# Users have their bytecode cached; where it is not, a start would measure the compiler.
-ENVIRON = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-TICK = 1 / os.sysconf("SC_CLK_TCK")
+import structlog
 
-ECHO = """
-import asyncio, sys
-class Echo(asyncio.Protocol):
-    def connection_made(self, transport): self.transport = transport
-    def data_received(self, data):
-        for line in data.splitlines(True): self.transport.write(line)
-async def main():
-    server = await asyncio.get_running_loop().create_unix_server(Echo, sys.argv[1])
-    print("ready", sys.argv[1], flush=True)
-    await server.serve_forever()
-asyncio.run(main())
-"""
-HEALTH = b'{"id":1,"event":"system:health"}\n'
-MARK = b'{"id":1,"event":"system:mark","data":{"label":"bench"}}\n'
+from tests.bench import budget, extraction, loop
+from tests.bench.load import CLIENT, Load, compiled, load
+from tests.bench.servers import (
+    ENVIRON,
+    MARK,
+    POWER,
+    PROCESS,
+    SERVERS,
+    Server,
+    cpu_seconds,
+    resident_megabytes,
+    running,
+)
 
-
-class Server(NamedTuple):
-    name: str
-    command: Callable[[Path], list[str]]
-    line: bytes
+ROUNDS: Final = 5
+WARM_UP_S: Final = 0.2
+SECONDS: Final = 0.6
+LOADS: Final = (("50 clients", 50, 1), ("depth 64", 1, 64))
+RESULTS: Final = Path(".bench/bench.json")
 
 
 class Measured(NamedTuple):
-    rate: float
+    """One measurement: of the client, and the server's CPU microseconds for each request."""
+
+    load: Load
     cpu_us: float
 
 
-def daemon(durability: str) -> Callable[[Path], list[str]]:
-    return lambda var: [
-        sys.executable, "-m", "ksi_daemon", "--var", str(var), "--durability", durability,
-        "--log-level", "error",
-    ]  # fmt: skip
+class Row(NamedTuple):
+    """Medians over the rounds for one server under one load."""
+
+    server: str
+    load: str
+    rate: float
+    to_echo: float
+    cpu_us: float
+    p50_us: float
+    p99_us: float
 
 
-SERVERS = (
-    Server("echo", lambda var: [sys.executable, "-c", ECHO, str(var / "echo.sock")], MARK),
-    Server("health", daemon("process"), HEALTH),
-    Server("mark, process", daemon("process"), MARK),
-    Server("mark, power", daemon("power"), MARK),
-)
-LOADS = (("50 clients", 50, 1), ("depth 64", 1, 64))
+class Start(NamedTuple):
+    """Milliseconds from exec to the first durable reply, and the megabytes held then."""
+
+    ms: float
+    mb: float
 
 
-class Client(asyncio.Protocol):
-    """Keep *depth* requests under way until *remaining* is used up."""
-
-    def __init__(self, line: bytes, depth: int, remaining: list[int], done: asyncio.Event) -> None:
-        self.line, self.depth, self.remaining, self.done = line, depth, remaining, done
-        self.waiting = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-
-    def start(self) -> None:
-        self.ask(self.depth)
-
-    def data_received(self, data: bytes) -> None:
-        answers = data.count(b"\n")
-        self.waiting -= answers
-        self.ask(answers)
-
-    def ask(self, count: int) -> None:
-        count = min(count, self.remaining[0])
-        self.remaining[0] -= count
-        self.waiting += count
-        if count:
-            self.transport.write(self.line * count)  # type: ignore[attr-defined]
-        elif not self.waiting:
-            self.done.set()
-
-
-async def load(path: str, line: bytes, clients: int, depth: int, requests: int) -> float:
-    """Return the seconds that *requests* take."""
-    loop = asyncio.get_running_loop()
-    remaining = [requests]
-    pairs = [
-        await loop.create_unix_connection(
-            lambda: Client(line, depth, remaining, asyncio.Event()), path
-        )
-        for _ in range(clients)
-    ]
-    began = time.perf_counter()
-    for _, client in pairs:
-        client.start()
-    for _, client in pairs:
-        await client.done.wait()
-    elapsed = time.perf_counter() - began
-    for transport, _ in pairs:
-        transport.close()
-    return elapsed
-
-
-@contextmanager
-def running(server: Server) -> Iterator[tuple[int, str]]:
-    """Run *server* in a process of its own; yield its pid and its socket."""
-    var = Path(tempfile.mkdtemp(prefix="ksi-bench-"))
-    process = subprocess.Popen(server.command(var), stdout=subprocess.PIPE, text=True, env=ENVIRON)
-    try:
-        yield process.pid, process.stdout.readline().removeprefix("ready ").strip()
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(20)
-        shutil.rmtree(var, ignore_errors=True)
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * TICK
-
-
-def measure(server: Server, clients: int, depth: int) -> Measured:
+def measure(program: Path | None, server: Server, clients: int, depth: int) -> Measured:
     with running(server) as (pid, path):
-        warm = asyncio.run(load(path, server.line, clients, depth, WARM_UP))
-        requests = max(WARM_UP, int(WARM_UP / warm * SECONDS))
+        load(program, path, server.line, clients=clients, depth=depth, seconds=WARM_UP_S)
         before = cpu_seconds(pid)
-        elapsed = asyncio.run(load(path, server.line, clients, depth, requests))
-        return Measured(requests / elapsed, (cpu_seconds(pid) - before) / requests * 1e6)
+        told = load(program, path, server.line, clients=clients, depth=depth, seconds=SECONDS)
+        return Measured(told, (cpu_seconds(pid) - before) / told.requests * 1e6)
 
 
-def start_of_daemon() -> tuple[float, float]:
-    """Return the milliseconds from exec to the first durable reply, and the RSS in MB then."""
-    var = Path(tempfile.mkdtemp(prefix="ksi-bench-"))
+def sockets(program: Path | None) -> dict[tuple[str, str], list[Measured]]:
+    """Measure each server under each load in each round."""
+    found: dict[tuple[str, str], list[Measured]] = {}
+    for _ in range(ROUNDS):
+        for name, clients, depth in LOADS:
+            for server in SERVERS:
+                measured = measure(program, server, clients, depth)
+                found.setdefault((server.name, name), []).append(measured)
+    return found
+
+
+def rows(found: dict[tuple[str, str], list[Measured]]) -> Iterator[Row]:
+    for (server, name), measured in found.items():
+        yield Row(
+            server,
+            name,
+            _median(measured, lambda m: m.load.rate),
+            _ratio(measured, found["echo", name]),
+            _median(measured, lambda m: m.cpu_us),
+            _median(measured, lambda m: m.load.p50_us),
+            _median(measured, lambda m: m.load.p99_us),
+        )
+
+
+def _median(measured: list[Measured], of: Callable[[Measured], float]) -> float:
+    return statistics.median(map(of, measured))
+
+
+def _ratio(mine: list[Measured], others: list[Measured]) -> float:
+    pairs = zip(mine, others, strict=True)
+    return statistics.median(one.load.rate / other.load.rate for one, other in pairs)
+
+
+def start_of_daemon() -> Start:
     began = time.perf_counter()
-    process = subprocess.Popen(daemon("power")(var), stdout=subprocess.PIPE, text=True, env=ENVIRON)
-    try:
-        path = process.stdout.readline().removeprefix("ready ").strip()
-        asyncio.run(load(path, MARK, 1, 1, 1))
-        elapsed = (time.perf_counter() - began) * 1000
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        rss = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-        return elapsed, int(rss.split()[1]) / 1024
-    finally:
-        process.terminate()
-        process.wait(20)
-        shutil.rmtree(var, ignore_errors=True)
+    with running(POWER) as (pid, path):
+        # In Python, in this process: a start of the other client would be in it too.
+        asyncio.run(_first_reply(path))
+        return Start((time.perf_counter() - began) * 1000, resident_megabytes(pid))
+
+
+async def _first_reply(path: str) -> None:
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(MARK.encode() + b"\n")
+    if b'"ok":true' not in await reader.readline():
+        raise SystemExit("the daemon refused its first event")
+    writer.close()
 
 
 def emit_cpu() -> float:
     """Return the milliseconds of process time that one ``ksi emit`` takes."""
-    with running(SERVERS[2]) as (_, path):
+    with running(PROCESS) as (_, path):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         command = [sys.executable, "-m", "ksi_client", "--socket", path, "emit", "system:mark"]
         subprocess.run(
@@ -179,25 +142,80 @@ def emit_cpu() -> float:
     return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000
 
 
+def reading() -> Iterator[tuple[str, float]]:
+    """Yield the figures of the budget that are about finding calls in text."""
+    for size, reply in zip(("2 KB", "17 KB"), extraction.replies(), strict=False):
+        ratios = {name: ratio for name, _, ratio in extraction.compare(extraction.subjects(reply))}
+        own = ratios["ksi"]
+        yield f"reply of {size}", own
+        yield f"any, {size}", ratios["ksi, preset any"] / own
+        repaired = ratios["json_repair of the reply"]
+        if size == "17 KB" and repaired is not None:
+            yield "to json_repair", repaired / own
+    yield "prose", {name: ratio for name, _, ratio in extraction.compare(extraction.prose())}["ksi"]
+    dear = [(seconds, growth) for _, _, seconds, growth in extraction.hostile()]
+    yield "hostile, 1 MB", max(seconds for seconds, _ in dear)
+    yield "hostile, doubled", max(growth for _, growth in dear)
+
+
+def figures(
+    found: dict[tuple[str, str], list[Measured]], starts: list[Start], emits: list[float]
+) -> dict[str, float]:
+    """Return what the budget speaks of, by name."""
+    ratios = {f"{row.server}, {row.load}": row.to_echo for row in rows(found)}
+    for name, *_ in LOADS:
+        ratio = _ratio(found[POWER.name, name], found[PROCESS.name, name])
+        ratios[f"power to process, {name}"] = ratio
+    return {
+        **ratios,
+        "start": statistics.median(start.ms for start in starts),
+        "memory": statistics.median(start.mb for start in starts),
+        "ksi emit": statistics.median(emits),
+    }
+
+
+def environment() -> dict[str, Any]:
+    """Return what the figures depend on."""
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "cores": os.cpu_count(),
+        "load_average": os.getloadavg(),
+        "client": CLIENT,
+    }
+
+
 def main() -> None:
-    rows: dict[tuple[str, str], list[Measured]] = {}
-    for _ in range(ROUNDS):
-        for name, clients, depth in LOADS:
-            for server in SERVERS:
-                rows.setdefault((server.name, name), []).append(measure(server, clients, depth))
+    """Measure, print, and write down."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     write = sys.stdout.write
-    write(f"{'':16}{'load':12}{'requests/s':>12}{'x echo':>10}{'CPU us':>9}\n")
-    for (server, name), measured in rows.items():
-        echo = rows["echo", name]
-        ratio = statistics.median(m.rate / e.rate for m, e in zip(measured, echo, strict=True))
-        rate = statistics.median(m.rate for m in measured)
-        cpu = statistics.median(m.cpu_us for m in measured)
-        write(f"{server:16}{name:12}{rate:12,.0f}{ratio:10.2f}{cpu:9.1f}\n")
+    # First: memory that others have used and freed would be used again.
+    idle = asyncio.run(loop.idle())
+    with tempfile.TemporaryDirectory(prefix="ksi-bench-") as folder:
+        found = sockets(compiled(Path(folder)))
+    write(f"client in {CLIENT}\n\n")
+    write(f"{'':16}{'load':12}{'requests/s':>12}{'x echo':>10}{'CPU us':>9}")
+    write(f"{'p50 us':>9}{'p99 us':>9}\n")
+    for row in rows(found):
+        write(f"{row.server:16}{row.load:12}{row.rate:12,.0f}{row.to_echo:10.2f}{row.cpu_us:9.1f}")
+        write(f"{row.p50_us:9,.0f}{row.p99_us:9,.0f}\n")
     starts = [start_of_daemon() for _ in range(ROUNDS)]
-    write(f"\nstart to first durable reply  {statistics.median(s for s, _ in starts):.0f} ms\n")
-    write(f"memory then (RSS)             {statistics.median(r for _, r in starts):.1f} MB\n")
-    emits = statistics.median(emit_cpu() for _ in range(ROUNDS))
-    write(f"process time of ksi emit      {emits:.0f} ms\n")
+    emits = [emit_cpu() for _ in range(ROUNDS)]
+    known = {**figures(found, starts, emits), "10,000 idle agents": idle, **dict(reading())}
+    judged = list(budget.judged(known))
+    write(f"\n{budget.told(judged)}")
+    RESULTS.parent.mkdir(exist_ok=True)
+    results = {
+        "environment": environment(),
+        "sockets": [row._asdict() for row in rows(found)],
+        "budget": [
+            {**line._asdict(), "measured": measured, "verdict": verdict}
+            for line, measured, verdict in judged
+        ],
+    }
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    write(f"\nwritten to {RESULTS}\n")
 
 
 if __name__ == "__main__":
