@@ -96,7 +96,8 @@ def extract(
 
     FILE is a model's reply, - or nothing for stdin. Every block that is a call or looks like one
     is shown where it stands, with its repairs or the reason why it is not usable. What cannot be
-    read is named on stderr and the rest is done; the exit code is 1 then.
+    read is named on stderr and the rest is done; the exit code is 1 then. A line of --jsonl that is
+    bad gives {"id", "line", "error": {"code", "message"}}.
 
     \b
       ksi extract reply.txt                         what would fire
@@ -136,7 +137,7 @@ def _whole(data: bytes, name: str, asked: Asked, out: Output, *, named: bool) ->
 
 
 def _each_line(data: bytes, name: str, asked: Asked, out: Output) -> bool:
-    """Read *data* as JSON lines and print as many; return whether all could be read."""
+    """Read *data* as JSON lines and print one for each; return whether all could be read."""
     good = True
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line.strip():
@@ -147,10 +148,21 @@ def _each_line(data: bytes, name: str, asked: Asked, out: Output) -> bool:
         except (msgspec.MsgspecError, UnicodeError, RecursionError, KsiError) as exc:
             hint = exc.hint if isinstance(exc, KsiError) else None
             complain(KsiError(f"{name}, line {number}: {exc}", code="bad_line", hint=hint))
+            error = {"code": "bad_line", "message": str(exc), **({"hint": hint} if hint else {})}
+            out.value({"id": _id_in(line), "line": number, "error": error})
             good = False
             continue
         out.value({"id": told.id, **_as_json(told.text, result)})
     return good
+
+
+def _id_in(line: bytes) -> Any:
+    """Return the id that a bad *line* tells, None if that cannot be read."""
+    try:
+        told = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return told.get("id") if isinstance(told, dict) else None
 
 
 def _for_line(told: Line, asked: Asked) -> Asked:

@@ -55,30 +55,37 @@ def test_jsonl_prints_a_line_for_each_line(ksi: Callable[..., Result]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "id", "message"),
     [
-        pytest.param('{"id": 2}', "Object missing required field `text`", id="no text"),
-        pytest.param("{", "Input data was truncated", id="no JSON"),
-        pytest.param('{"id": 2, "text": "", "preset": "kis"}', "no preset 'kis'", id="preset"),
-        pytest.param('{"id": 2, "text": "", "mode": "lax"}', "Invalid enum value 'lax'", id="mode"),
+        pytest.param('{"id": 2}', 2, "Object missing required field `text`", id="no text"),
+        pytest.param("{", None, "Input data was truncated", id="no JSON"),
+        pytest.param("[1]", None, "Expected `object`, got `array`", id="no object"),
+        pytest.param('{"id": 2, "text": "", "preset": "kis"}', 2, "no preset 'kis'", id="preset"),
+        pytest.param(
+            '{"id": "x", "text": "", "mode": "lax"}', "x", "Invalid enum value 'lax'", id="mode"
+        ),
     ],
 )
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["jsonl", "json too"])
 def test_a_line_that_is_none_is_named_and_the_others_are_read(
-    ksi: Callable[..., Result], line: str, message: str, form: list[str]
+    ksi: Callable[..., Result], line: str, id: object, message: str, form: list[str]
 ) -> None:
     stdin = f'{{"id": 1, "text": ""}}\n\n{line}\n{{"id": 3, "text": ""}}\n'
     result = ksi("extract", "--jsonl", *form, stdin=stdin)
     assert result.exit_code == 1
     assert f"error bad_line: stdin, line 3: {message}" in result.stderr
-    assert [msgspec.json.decode(each)["id"] for each in result.stdout.splitlines()] == [1, 3]
+    first, bad, last = (msgspec.json.decode(each) for each in result.stdout.splitlines())
+    assert (first["id"], last["id"]) == (1, 3)
+    assert (bad["id"], bad["line"], bad["error"]["code"]) == (id, 3, "bad_line")
+    assert bad["error"]["message"].startswith(message)
 
 
 def test_a_line_that_is_not_utf8(tmp_path: Path, ksi: Callable[..., Result]) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b'{"id": 1, "text": "\xff"}\n{"id": 2, "text": ""}')
     result = ksi("extract", "--jsonl", str(path))
-    assert (result.exit_code, msgspec.json.decode(result.stdout)["id"]) == (1, 2)
+    ids = [msgspec.json.decode(line)["id"] for line in result.stdout.splitlines()]
+    assert (result.exit_code, ids) == (1, [None, 2])
     assert "line 1: 'utf-8' codec" in result.stderr
 
 
