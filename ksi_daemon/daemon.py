@@ -65,6 +65,7 @@ from ksi_daemon.transports.lock import held, private_directory
 from ksi_daemon.transports.mcp import Callers, Library, McpRoute, McpSocket
 from ksi_daemon.transports.systemd import ServiceManager
 from ksi_daemon.transports.unix import UnixServer
+from ksi_daemon.watchdog import watched
 from ksi_daemon.work import Ended, Work
 
 __all__ = ["STORAGE_EXIT", "Daemon"]
@@ -198,7 +199,7 @@ class Daemon:
             await house.server.start(self._manager.listener(settings.socket_path))
             await tasks.start(self._watch_requests, router, house)
             tasks.start_soon(self._manager.keep_alive)
-            with patient():
+            with patient(), watched():
                 ready(settings.socket_path)
                 self._manager.ready("serving")
                 await self.stopping.wait()
@@ -338,6 +339,8 @@ class Daemon:
             "connections": lambda: len(server.connections),
             "http_port": lambda: programs.http and programs.http.port,
             "agents": lambda: len(agents),
+            "mailbox_messages": lambda: agents.waiting,
+            "subscriber_queue_events": lambda: subscriptions.queued,
             "writer": event_log.gauges,
         }
         metrics = Metrics(

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from hashlib import sha256
 from sqlite3 import Connection
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Final, NamedTuple
 
 import anyio
@@ -76,6 +76,7 @@ __all__ = [
     "Submission",
     "Submitted",
     "Subscription",
+    "handler_in",
     "handles",
     "new_id",
 ]
@@ -522,6 +523,16 @@ _STOPPED: Final = Outcome(
 def new_id() -> str:
     """Return a new event id: a UUID of version 7, so that ids sort by time."""
     return str(uuid_utils.uuid7())
+
+
+def handler_in(frame: FrameType | None) -> str | None:
+    """Return the event whose handler *frame* is in, None if it is in none."""
+    while frame is not None:
+        if frame.f_code in (_call.__code__, _called.__code__):
+            handler: Handler = frame.f_locals["handler"]
+            return handler.event
+        frame = frame.f_back
+    return None
 
 
 def _settle(reply: asyncio.Future[Submitted], submitted: Submitted) -> None:

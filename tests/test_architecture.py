@@ -52,6 +52,7 @@ RANKS = {
     "stacks": 1,
     "daemon": 6,
     "upkeep": 6,
+    "watchdog": 6,
     "failpoints": 6,
     "cli": 7,
     "testing": 7,

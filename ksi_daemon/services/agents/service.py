@@ -131,6 +131,11 @@ class Agents:
     def __len__(self) -> int:
         return len(self._agents)
 
+    @property
+    def waiting(self) -> int:
+        """How many messages wait in mailboxes."""
+        return sum(len(agent.mailbox) for agent in self._agents.values())
+
     @handles(
         "agent:spawn",
         keeps=True,

@@ -40,7 +40,8 @@ def handled() -> list[Any]:
     return list(registry.first())
 
 
-async def test_health_says_who_answers_and_how_full_the_queues_are(var: Path) -> None:
+@pytest.mark.faults
+async def test_A9_health_says_who_answers_and_how_full_the_queues_are(var: Path) -> None:
     async with running_daemon(var) as socket, connected(socket) as peer:
         health = await peer.ask("system:health")
     assert health.pop("uptime_s") >= 0
@@ -57,6 +58,8 @@ async def test_health_says_who_answers_and_how_full_the_queues_are(var: Path) ->
         "connections": 1,
         "agents": 0,
         "http_port": None,
+        "mailbox_messages": 0,
+        "subscriber_queue_events": 0,
     }
 
 
