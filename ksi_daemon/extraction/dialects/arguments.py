@@ -43,6 +43,12 @@ _BEHIND: Final = re.compile(r'\s*+[^\s},"]')
 _RUN_ON: Final = re.compile(r"[\w\"']")
 _REST: Final = re.compile(r'[^\n"]*+')
 _CLOSED_TWICE: Final = Fault("malformed_block", "it is closed twice: escape quotes in strings")
+_EMPTY_LAST: Final = re.compile(r'""[\s\]}]*+\Z')
+_NEAR: Final = 64  # characters before the end of an object, in which its last value stands
+# The last quote of a string, and what goes on with JSON behind it.
+_SPILT: Final = re.compile(
+    r'[^\n"]*+(?:"(?!\s*+(?:[\]}:]|,\s*+"))[^\n"]*+)*+"\s*+(?:[\]}:]|,\s*+")'
+)
 _BLANK_LINE: Final = "\n\n"
 
 
@@ -101,6 +107,8 @@ def is_settled(text: str, told: Named, ends: Ends) -> bool:
         return limit < len(text)
     if broken:
         return _paragraph(text, end, limit) < limit
+    if _ends_empty(text, end) and text.find("\n", end) < 0:
+        return False
     return _BEHIND.match(text, end) is not None
 
 
@@ -120,6 +128,11 @@ def _extent(text: str, at: int) -> tuple[int, bool] | None:
         except (StopIteration, ValueError, RecursionError):
             return None
     return None if at == len(text) else (at, True)
+
+
+def _ends_empty(text: str, end: int) -> bool:
+    """Say whether the last value of the object that ends at *end* is an empty string."""
+    return _EMPTY_LAST.search(text, max(0, end - _NEAR), end) is not None
 
 
 def past_surplus(
@@ -163,6 +176,9 @@ def _closed(text: str, told: Named, body: Body, ends: Ends, reading: Reading) ->
     end = closer.end() if closer else _paragraph(text, body.end, limit)
     if closer is not None and _closed_again(text, closer, limit, ends):
         return _refused(told, closer.end(), _CLOSED_TWICE, closer.start())
+    if closer is None and _ends_empty(text, body.end) and _SPILT.match(text, body.end, limit):
+        fault = Fault("malformed_block", "a string ends before its text: it begins with two quotes")
+        return _refused(told, end, fault, body.end)
     complete = past_surplus(text, body.end, body.value)
     cut_short = complete is not None and complete > body.end and bool(body.repeated)
     if cut_short or (closer is None and _RUN_ON.match(text, body.end)):

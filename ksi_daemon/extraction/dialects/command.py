@@ -1,6 +1,7 @@
 """The one-line form: ``@tool name {"key": value}`` at the start of a line.
 
-The object may be left out. It ends the line; unless strict it may itself stretch over several.
+The object may be left out. It ends the line; unless strict it may itself stretch over several,
+and stand behind a colon or in parentheses: ``@tool name: {}``, ``@tool name({})``.
 """
 
 from __future__ import annotations
@@ -26,22 +27,33 @@ __all__ = ["CommandDialect"]
 _REST: Final = re.compile(r"[^\S\n]*+")
 # Only what could begin a value is an argument: "@tool users like it" is said of a tool.
 _VALUES: Final = ("{", "[", '"')
+_PARENTHESIS: Final = re.compile(
+    r"\([^\S\n]*+(?:(?=\{)|(?P<empty>\))|(?P<other>[A-Za-z_]\w*+\s*+=))"
+)
 
 
 class CommandDialect(FramedDialect):
     name: ClassVar[str] = "command"
     markers: ClassVar[tuple[str, ...]] = ("@tool",)
     opener: ClassVar[re.Pattern[str]] = re.compile(
-        r"^[ \t]*+(?P<start>@)tool[ \t]++(?P<name>[A-Za-z0-9_.:/-]++)(?=[\s{]|\Z)", re.MULTILINE
+        r"^[ \t]*+(?P<start>@)tool[ \t]++(?P<name>[A-Za-z0-9_.:/-]++)(?=[\s{(]|\Z)", re.MULTILINE
     )
     restart: ClassVar[str] = r"@tool[ \t]++\w"
     closing: ClassVar[re.Pattern[str] | None] = re.compile(r"\n")
 
     def frame(self, text: str, opener: re.Match[str], reading: Reading) -> Framed | None:
-        start, name = opener.start("start"), opener["name"]
+        start, name = opener.start("start"), opener["name"].removesuffix(":")
         if not is_tool_name(name):
             return None
+        if text.startswith("(", opener.end()):
+            return _in_parentheses(text, start, name, opener.end(), reading)
         at = _rest(text, opener.end())
+        if opener["name"].endswith(":"):
+            if not text.startswith("{", at):
+                return None
+            if reading.strict:
+                fault = Fault("malformed_block", "no ':' stands between the name and its object")
+                return _framed(start, _line_end(text, at), fault, opener.end() - 1)
         if at == len(text) or text[at] == "\n":
             return _framed(start, opener.end(), Draft(name, {}, None), start)
         if not text.startswith(_VALUES, at):
@@ -55,11 +67,13 @@ class CommandDialect(FramedDialect):
         self, text: str, opener: re.Match[str], framed: Framed | None, reading: Reading
     ) -> bool:
         """Take a block for settled that was read, or has no object, and whose line has ended."""
+        at = _rest(text, opener.end())
+        inside = text.startswith("(", at)
         if framed is None:
-            return _rest(text, opener.end()) < len(text)
+            return text.find("\n", at) >= 0 if inside else at < len(text)
         [piece] = framed.pieces
         read = isinstance(piece.draft, Draft) and not piece.repairs
-        plain = not text.startswith("{", _rest(text, opener.end()))
+        plain = not text.startswith("{", _rest(text, at + 1) if inside else at)
         return (read or plain) and text.find("\n", framed.end) >= 0
 
     def write(self, name: str, args: Mapping[str, Any], id: str) -> str:
@@ -73,20 +87,49 @@ class CommandDialect(FramedDialect):
         )
 
 
-def _with_args(text: str, start: int, name: str, at: int, reading: Reading) -> Framed:
+def _in_parentheses(text: str, start: int, name: str, at: int, reading: Reading) -> Framed | None:
+    """Return the command whose arguments a parenthesis at *at* opens, None if it is prose."""
+    found = _PARENTHESIS.match(text, at)
+    if found is None:
+        return None
+    fault = None
+    if found["other"]:
+        fault = Fault("args_type", "the arguments must be one JSON object, got names with '='")
+    elif reading.strict:
+        fault = Fault("malformed_block", "no parentheses stand around the object")
+    if fault is not None:
+        return _framed(start, _line_end(text, at), fault, at)
+    if not found["empty"]:
+        return _with_args(text, start, name, found.end(), reading, closer=")")
+    if _rest(text, found.end()) < _line_end(text, at):
+        fault = Fault("extra_text", "the line must end after the arguments")
+        return _framed(start, _line_end(text, at), fault, found.end())
+    return _framed(start, found.end(), Draft(name, {}, None), start)
+
+
+def _with_args(
+    text: str, start: int, name: str, at: int, reading: Reading, *, closer: str = ""
+) -> Framed:
+    """Return the command whose object begins at *at*, and which *closer* ends."""
     body = read_body(text, at, reading)
     if isinstance(body, Unread):
+        if closer:
+            return _framed(start, _line_end(text, body.end), body.fault, min(body.place, body.end))
         return _unread(text, start, name, at, body, reading)
+    end = _rest(text, body.end) + len(closer) if closer else body.end
+    if not text.startswith(closer, end - len(closer)):
+        fault = Fault("malformed_block", f"the {closer!r} behind the object is missing")
+        return _framed(start, _line_end(text, body.end), fault, body.end)
     if reading.strict and text.find("\n", at, body.end) >= 0:
         fault = Fault("malformed_block", "the arguments must be on the line of the command")
         return _framed(start, body.end, fault, at)
-    after = _rest(text, body.end)
+    after = _rest(text, end)
     if after < len(text) and text[after] != "\n":
         fault = Fault("extra_text", f"the line must end after the arguments, got {text[after]!r}")
         return _framed(start, _line_end(text, after), fault, after)
     draft = Draft(name, body.value, None)
-    piece = Piece(start, body.end, draft, at, body.repairs, body.repeated)
-    return Framed(start, body.end, (piece,))
+    piece = Piece(start, end, draft, at, body.repairs, body.repeated)
+    return Framed(start, end, (piece,))
 
 
 def _unread(text: str, start: int, name: str, at: int, body: Unread, reading: Reading) -> Framed:

@@ -1,7 +1,7 @@
 """The direct form: ``{"event": "namespace:action", "data": {...}}``.
 
 Objects with an ``event`` are common in prose and logs, so only one whose value is a valid event
-name is a call.
+name is a call. With data, a name that has colons but is none is refused: it was meant for one.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _EVENT: Final = re.compile(
     rf"|([^\s\"'‘’“”,{{\[]++){QUOTE})"
 )
 _DATA: Final = re.compile(spelled("data"))
+_COLONS: Final = re.compile(r"[A-Za-z][\w.\-]*+(?::[\w.\-]*+)++")
 _KNOWN: Final = frozenset({"event", "data", "id", "_k"})
 
 
@@ -45,9 +46,9 @@ class EventDialect(ObjectDialect):
 
     def read(self, block: dict[str, Any], *, strict: bool) -> Draft | Fault | None:
         name = block.get("event")
-        if not isinstance(name, str) or not is_event_name(name):
-            return None
         args = block.get("data")
+        if not isinstance(name, str) or not is_event_name(name):
+            return _misnamed(name, args)
         if type(args) is dict and len(block) == 2:
             return Draft(name, args, None)
         args = object_args(args, "data", strict=strict)
@@ -93,3 +94,10 @@ class EventDialect(ObjectDialect):
             f"```json\n{example}\n```\n\n"
             "This form suits short, flat data."
         )
+
+
+def _misnamed(name: Any, args: Any) -> Fault | None:
+    """Return why an event of that *name* is refused, None if it was meant for no event."""
+    if type(args) is not dict or not isinstance(name, str) or not _COLONS.fullmatch(name):
+        return None
+    return Fault("missing_name", f"'event' must be 'namespace:action', got {name!r:.60}")

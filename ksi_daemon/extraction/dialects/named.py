@@ -51,6 +51,8 @@ class Form(msgspec.Struct, frozen=True):
 _NAME: Final = r"(?P<name>[^\s<>\[\]{}|｜\"'`]{1,200})"
 # The first key of an object, behind a brace, or what stands for one where a slip was made.
 _KEY: Final = r'[{}\[\],:"\s]{0,9}+[^"\s{}\[\],:]{0,99}+"\s*+:'
+# Text in place of an object, up to what closes the call.
+_TEXT: Final = r"(?=[^<`]{1,400}</function>)"
 _OBJECT: Final = rf"(?=\{{|{_KEY})"
 # DeepSeek's own character between the words, and those that stand in for it.
 _GAP: Final = r"(?:▁|_|\\_| )"
@@ -87,7 +89,7 @@ FORMS: Final[Mapping[str, Form]] = MappingProxyType(
         ),
         "llama": Form(
             mark="<function=",
-            head=rf"{_NAME}>\s*+{_OBJECT}",
+            head=rf"{_NAME}>\s*+(?:{_OBJECT}|{_TEXT})",
             closer="</function>",
             after=r"<\|eo[mt]_id\|>",
         ),

@@ -80,6 +80,9 @@ _MARK: Final = "|".join(map(re.escape, MARKS))
 _BLOCK: Final = re.compile(rf"{_MARK}|^\[(?=\s*+{CALLEE})", re.MULTILINE)
 _CALLEE: Final = re.compile(CALLEE)
 _LIST: Final = re.compile(rf"\[(?=\s*+{CALLEE})")
+# Another list on the same line.
+_NEXT_LIST: Final = re.compile(rf"[ \t]*+[,;]?+[ \t]*+(?=\[\s*+{CALLEE})")
+_NEXT_LIST_BEGUN: Final = beginning(_NEXT_LIST)
 _JSON: Final = re.compile(r"\[?+\s*+\{")
 _PRINT: Final = re.compile(rf"print\(\s*+(?={CALLEE})")
 _BETWEEN: Final = re.compile(r"\s*+[,;]?+\s*+")
@@ -231,6 +234,14 @@ def _read_list(text: str, at: int, calls: list[PythonCall]) -> int | Halt:
     return at + 1
 
 
+def _read_lists(text: str, at: int, calls: list[PythonCall]) -> int | Halt:
+    """Do the same for the lists that stand side by side at *at*."""
+    end = _read_list(text, at, calls)
+    while isinstance(end, int) and (following := _NEXT_LIST.match(text, end)):
+        end = _read_list(text, following.end(), calls)
+    return end
+
+
 def _read_statement(text: str, at: int, calls: list[PythonCall]) -> int | Halt:
     """Add the call at *at*, or the one that is printed there, and return where it ends."""
     printed = _PRINT.match(text, at)
@@ -269,7 +280,7 @@ def _bare(text: str, start: int, reading: Reading) -> Framed | None:
     if told is None:
         return None
     calls: list[PythonCall] = []
-    end = _read_list(text, start, calls)
+    end = _read_lists(text, start, calls)
     if told != "reply" and _has_class(text, start, calls, reading):
         return None
     if isinstance(end, int):
@@ -290,9 +301,9 @@ def _is_bare_settled(text: str, start: int) -> bool:
     """Say whether more text cannot change what the list without marks at *start* is."""
     if lead(text, start) is None:
         return True
-    end = _read_list(text, start, [])
+    end = _read_lists(text, start, [])
     if isinstance(end, int):
-        return is_told(text, end)
+        return is_told(text, end) and _NEXT_LIST_BEGUN.match(text, end) is None
     return _is_over(text, end) and text.find("\n", end.at) >= 0
 
 

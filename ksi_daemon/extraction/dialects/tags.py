@@ -78,8 +78,9 @@ class Family:
 
     def __init__(self, forms: Forms) -> None:
         gap, call, parameter, end = forms.gap, forms.call, forms.parameter, forms.call_end
-        # A tag that is empty begins nothing.
+        # A tag that is empty begins nothing, unless it has a line of its own.
         begun = rf"(?<!/>)(?={gap}(?:{forms.parameter_mark}|{end}))"
+        alone = r"(?<=/>)(?=[ \t]*+(?:\r?\n|\Z))"
         opened = [re.escape(opening) for opening, _ in forms.wrappers]
         self.forms = forms
         self.call = re.compile(call)
@@ -99,7 +100,10 @@ class Family:
         self.quoted_end = re.compile(_unnamed(rf"\]\]>{gap}{forms.parameter_end}"))
         cut = rf"{forms.call_mark}[^<>\n]*+\Z"
         wrapped = [rf"{tag}{gap}(?:{call}(?!{gap}\{{)|{cut})" for tag in opened]
-        self.openers = [_unnamed(each) for each in (*wrapped, *(forms.bare or (f"{call}{begun}",)))]
+        bare = forms.bare or (f"{call}{begun}",)
+        if "(?P<empty>" in call:
+            bare = (*bare, rf"{call[0]}(?<![^\n]{call[0]}){call[1:]}{alone}")
+        self.openers = [_unnamed(each) for each in (*wrapped, *bare)]
         # The end of a call, or another one that begins.
         ends = _unnamed(rf"{forms.parameter_end}{gap}(?:{parameter}|{end})")
         self.later = re.compile("|".join([f"{ends}()", *self.openers]), re.MULTILINE)

@@ -25,6 +25,11 @@ def found(text: str, mode: str = "lenient") -> Extraction:
         ),
         pytest.param(r'@tool a:b {"t":"a } \"q\" { b"}', "a:b", {"t": 'a } "q" { b'}, id="braces"),
         pytest.param('@tool echo {"a":\n1}\n', "echo", {"a": 1}, id="two lines"),
+        pytest.param('@tool echo: {"a":1}', "echo", {"a": 1}, id="colon"),
+        pytest.param('@tool a:b: {"a":1}\n', "a:b", {"a": 1}, id="colon behind an event"),
+        pytest.param('@tool echo({"a":1})', "echo", {"a": 1}, id="parentheses"),
+        pytest.param('@tool echo( {"a":\n1} ) \n', "echo", {"a": 1}, id="in several lines"),
+        pytest.param("@tool ping()\n", "ping", {}, id="empty parentheses"),
     ],
 )
 def test_reads(text: str, name: str, args: dict[str, Any]) -> None:
@@ -41,6 +46,11 @@ def test_reads(text: str, name: str, args: dict[str, Any]) -> None:
         pytest.param('@tool echo {"text":"hi', "unterminated_block", id="cut off"),
         pytest.param("@tool echo [1]", "args_type", id="array"),
         pytest.param('@tool echo {"a":1} please', "extra_text", id="text behind"),
+        pytest.param("@tool echo(a=1)", "args_type", id="keywords in parentheses"),
+        pytest.param('@tool echo({"a":1}', "malformed_block", id="open parenthesis"),
+        pytest.param('@tool echo({"a":1}) now', "extra_text", id="text behind parentheses"),
+        pytest.param("@tool ping() now", "extra_text", id="text behind empty parentheses"),
+        pytest.param('@tool echo({"a":', "unterminated_block", id="cut off in parentheses"),
         pytest.param('@tool echo {"a":NaN}', "malformed_block", id="NaN"),
     ],
 )
@@ -58,6 +68,9 @@ def test_says_what_is_wrong(text: str, code: str) -> None:
         "@tool\ndef f(): ...",
         "@tools ping",
         "@tool é",
+        "@tool ping: it works",
+        "@tool ping(s) are fine",
+        "@tool ping(",
         "```python\n@tool ping\n```",
     ],
 )
@@ -68,6 +81,11 @@ def test_prose_stays_prose(text: str) -> None:
 
 def test_S000_34_strict_wants_one_line() -> None:
     assert [b.code for b in found('@tool echo {"a":\n1}', "strict").rejected] == ["malformed_block"]
+
+
+@pytest.mark.parametrize("text", ['@tool echo: {"a":1}', '@tool echo({"a":1})', "@tool ping()"])
+def test_strict_wants_nothing_but_the_object(text: str) -> None:
+    assert [block.code for block in found(text, "strict").rejected] == ["malformed_block"]
 
 
 @pytest.mark.parametrize(

@@ -89,9 +89,19 @@ def test_names_the_keys_that_belong_in_data() -> None:
     assert EVENT.read({"event": "a:b", "x": 1, "y": 2}, strict=False) == fault
 
 
+@pytest.mark.parametrize("name", ["a:b:c", "a:", "a::b", "k.m:x_y:"])
+def test_a_name_with_colons_that_is_none_is_refused(name: str) -> None:
+    fault = Fault("missing_name", f"'event' must be 'namespace:action', got {name!r}")
+    assert EVENT.read({"event": name, "data": {}}, strict=False) == fault
+
+
 @pytest.mark.parametrize(
     "block",
     [
+        {"event": "a:b:c"},
+        {"event": "a:b:c", "data": 1},
+        {"event": "12:30:00", "data": {}},
+        {"event": "a:b: c", "data": {}},
         {"event": "Birthday party", "data": {}},
         {"event": "birthday", "data": {}},
         {"event": "а:b", "data": {}},

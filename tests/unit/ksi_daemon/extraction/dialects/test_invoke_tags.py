@@ -91,6 +91,7 @@ def test_reads_a_call(text: str, mode: str) -> None:
         pytest.param(
             within("function_calls", CALL, PING), [("write_file", ARGS), ("ping", {})], id="two"
         ),
+        pytest.param('<invoke name="ping"/>', [("ping", {})], id="an empty element alone"),
         pytest.param(within("function_calls", '<invoke name="f"/>'), [("f", {})], id="empty tag"),
         pytest.param("<invoke name = 'f' ></invoke>", [("f", {})], id="spaces and other quotes"),
         pytest.param(
@@ -115,7 +116,8 @@ def test_reads_what_other_models_write(text: str, expected: list[Any]) -> None:
     "text",
     [
         pytest.param('<invoke name="f" partnerLink="p"></invoke>', id="other attributes"),
-        pytest.param('<invoke name="f"/>', id="an empty element alone"),
+        pytest.param('an <invoke name="f"/>', id="an empty element in a sentence"),
+        pytest.param('<invoke name="f"/> is one', id="an empty element before words"),
         pytest.param('<invoke name="f"/></invoke>', id="an empty element before an end"),
         pytest.param('<invoke name="f">\n  <copy/>\n</invoke>', id="other elements"),
         pytest.param('<parameter name="a">1</parameter>', id="a parameter alone"),

@@ -197,6 +197,42 @@ def test_keeps_the_id_of_the_model(text: str, id: str | None) -> None:
         pytest.param(
             "<function=a>\n<parameter=x>\n1\n</parameter>", [], [], None, id="another dialect"
         ),
+        pytest.param("<function=a>x</function>.", [], ["malformed_block"], ".", id="text alone"),
+        pytest.param(
+            "`<function=NAME>`, text and `</function>`",
+            [],
+            [],
+            "`<function=NAME>`, text and `</function>`",
+            id="tags that are talked about",
+        ),
+        pytest.param(
+            '[TOOL_CALLS]a{"x": ""}, y"}\n.',
+            [],
+            ["malformed_block"],
+            None,
+            id="a first quote written twice",
+        ),
+        pytest.param(
+            '[TOOL_CALLS]a{"x": ""}[", "c": 7}\n\n.',
+            [],
+            ["malformed_block"],
+            "\n\n.",
+            id="a first quote written twice before a member",
+        ),
+        pytest.param(
+            '>>>a\n{"x": {"y": ""}} or {z"}}\n\n.',
+            [],
+            ["malformed_block"],
+            "\n\n.",
+            id="a first quote written twice in an inner object",
+        ),
+        pytest.param(
+            '[TOOL_CALLS]a{"x": ""} is "it".',
+            [["a", {"x": ""}]],
+            [],
+            ' is "it".',
+            id="an empty string, and quotes in prose",
+        ),
         pytest.param('[TOOL_CALLS]a"x": 1}\n\n.', [], ["args_json"], None, id="no brace"),
         pytest.param(
             '<function=a>}{"x": 1}</function>.', [], ["malformed_block"], ".", id="another brace"
