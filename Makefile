@@ -39,6 +39,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m tests.bench.run
 	$(BIN)/python -m tests.bench.extraction
 	$(BIN)/python -m tests.bench.loop
+	$(BIN)/python -m tests.bench.stages
 
 # What it learns stays in .fuzz; what fails is printed, and is a file there.
 fuzz: $(VENV)/.fuzz

@@ -52,7 +52,7 @@ def load(
     if program is None:
         return asyncio.run(_load(path, line.encode() + b"\n", clients, depth, seconds))
     command = [program, path, str(clients), str(depth), str(seconds), line]
-    done = subprocess.run(command, check=True, capture_output=True, timeout=60 + seconds)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=60 + seconds)
     return Load(**json.loads(done.stdout))
 
 
