@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final, Literal
 
 import msgspec
@@ -75,13 +76,21 @@ def decode_request(line: bytes) -> Wire:
         wire = _decoder.decode(line)
         if not line.isascii():
             str(line, "utf-8")  # the data were passed over unread
+        # What is done hangs on these; a key may be written with escapes too.
+        if (
+            line.count(b'"event"') > 1
+            or line.count(b'"data"') > 1
+            or line.count(b'"idempotency_key"') > 1
+            or rb"\u00" in line
+        ):
+            _check_keys(line)
     except msgspec.ValidationError as exc:
         raise ProtocolError(
             f"not a request: {exc}",
             hint='a request is {"id": 1, "event": "namespace:action", "data": {}}',
         ) from exc
     # RecursionError: msgspec counts nesting by the interpreter's stack.
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as exc:
         raise ProtocolError(f"not JSON: {exc}", code="bad_json") from exc
     if rb"\u0000" in line:
         _check_names(wire)
@@ -91,6 +100,15 @@ def decode_request(line: bytes) -> Wire:
 def encode(message: Reply | Push) -> bytes:
     """Return *message* as one line with its newline."""
     return _encoder.encode(message) + b"\n"
+
+
+def _check_keys(line: bytes) -> None:
+    """Refuse a key that is there twice: of two readers each could take another for the one."""
+    pairs = json.loads(line, object_pairs_hook=list, parse_int=str)
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise ProtocolError(f"not a request: {key!r} is there twice")
 
 
 def _check_names(wire: Wire) -> None:

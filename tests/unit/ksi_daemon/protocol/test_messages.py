@@ -33,6 +33,8 @@ def test_only_the_event_is_required() -> None:
         pytest.param(b'{"event":"a:b","data":{"x":"\\ud800"}}', "bad_json", id="lone surrogate"),
         pytest.param(b'{"event":"a:b","data":' + b"[" * 100_000, "bad_json", id="depth 100,000"),
         pytest.param(b"[1]", "bad_request", id="an array"),
+        pytest.param(b'{"event":"a:b","event":"a:c"}', "bad_request", id="the event twice"),
+        pytest.param(b'{"event":"a:b","\\u0065vent":"a:c"}', "bad_request", id="in escapes too"),
         pytest.param(b"{}", "bad_request", id="no event"),
         pytest.param(b'{"event": 5}', "bad_request", id="event of the wrong type"),
         pytest.param(b'{"event":"a:b","nonsense":1}', "bad_request", id="unknown field"),
@@ -69,3 +71,15 @@ def test_what_is_no_request(line: bytes, code: str) -> None:
 )
 def test_lines_out(message: Reply | Push, line: bytes) -> None:
     assert encode(message) == line
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b'{"event":{"data":1},"data":2}', id="their names within the data"),
+        pytest.param(b'{"text":"\\u001b[0m"}', id="escapes"),
+        pytest.param(b'{"text":"\\u001b","n":' + b"9" * 5_000 + b"}", id="a long number"),
+    ],
+)
+def test_what_only_looks_as_if_said_twice_is_a_request(data: bytes) -> None:
+    assert bytes(decode_request(b'{"event":"a:b","data":' + data + b"}").data) == data
