@@ -8,6 +8,9 @@ no task gets none.
 What fills up: a client that reads slower than it asks has its own requests read no further
 (``pause_reading``), so memory per connection is bounded by the transport's high-water mark, one
 frame and the replies under way. One that takes nothing at all for *stall_timeout_s* is cut off.
+
+When *max_connections* are open, RESERVED more are let in for as long as a frame may take, to ask
+for ``system:`` events: idle clients cannot keep an operator from seeing and stopping the daemon.
 """
 
 from __future__ import annotations
@@ -42,6 +45,11 @@ READ_BUFFER: Final = 256 * 1024
 # Requests that are answered before their replies are written: a read holds thousands of small
 # ones, and their replies may be large.
 AT_ONCE: Final = 128
+RESERVED: Final = 2
+# How long nobody is let in after there were no descriptors for it.
+RETRY_S: Final = 0.2
+# Of clients that wait to be let in; with the default of 100 a burst of them is turned away.
+BACKLOG: Final = 1024
 _UCRED: Final = struct.Struct("3i")
 
 
@@ -73,7 +81,10 @@ class UnixServer:
         self.buffer = memoryview(bytearray(READ_BUFFER))
         self.numbers = count(1)
         self._path = path
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
+        self._arrivals: set[asyncio.Task[object]] = set()
+        # There was no descriptor for who came last.
+        self._starved = False
         self._inode = 0
 
     async def start(self, given: socket.socket | None = None) -> None:
@@ -82,16 +93,20 @@ class UnixServer:
         The caller holds the lock, so a socket that is there is stale. Raise UsageError if the path
         is too long or holds something that is not a socket.
         """
-        bound = given or bind(self._path)
         # What is not ours stays: the service manager listens on.
+        self._listener = given or bind(self._path)
         self._inode = 0 if given else self._path.stat().st_ino
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(partial(Connection, self), sock=bound)
+        self._loop = asyncio.get_running_loop()
+        self._listener.setblocking(False)
+        self._listener.listen(BACKLOG)
+        self._loop.add_reader(self._listener, self._accept)
 
     async def stop_listening(self) -> None:
         """Take no new connections and remove the socket, if it is still ours."""
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
         try:
             if self._path.stat().st_ino == self._inode:
                 self._path.unlink()
@@ -102,6 +117,37 @@ class UnixServer:
         """Close every connection after what is written has left."""
         for connection in tuple(self.connections):
             connection.close()
+
+    def _accept(self) -> None:
+        """Let in all who wait; asyncio's own server tells of a lack of descriptors a hundred times
+        a second."""
+        while self._listener is not None:
+            try:
+                connected, _ = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as exc:
+                self._pause(self._listener, exc)
+                return
+            self._starved = False
+            connected.setblocking(False)
+            arrival = self._loop.create_task(
+                self._loop.connect_accepted_socket(partial(Connection, self), connected)
+            )
+            self._arrivals.add(arrival)
+            arrival.add_done_callback(self._arrivals.discard)
+
+    def _pause(self, listener: socket.socket, error: OSError) -> None:
+        """Let those who come wait in the kernel until there may be room for them."""
+        if not self._starved:
+            self._starved = True
+            log.error("accept_failed", error=error.strerror, retry_s=RETRY_S)
+        self._loop.remove_reader(listener)
+        self._loop.call_later(RETRY_S, self._resume)
+
+    def _resume(self) -> None:
+        if self._listener is not None:
+            self._loop.add_reader(self._listener, self._accept)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -117,6 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending = 0
         self._ending = False
         self._refused = False
+        self._reserved: asyncio.TimerHandle | None = None
         self._drained: list[Callable[[], None]] = []
         self._closed: list[Callable[[], None]] = []
         self._deadline: asyncio.TimerHandle | None = None
@@ -130,10 +177,12 @@ class Connection(asyncio.BufferedProtocol):
         if uid != os.geteuid():
             log.warning("peer_refused", uid=uid, pid=pid)
             self._refuse("not_authorized", f"uid {uid} may not use this daemon")
-        elif len(server.connections) >= server.max_connections:
-            limit = server.max_connections
-            self._refuse("too_many_connections", f"{limit} connections are open", retryable=True)
+        elif len(server.connections) >= server.max_connections + RESERVED:
+            full = self._full()
+            self._refuse(full.code, full.message, retryable=full.retryable)
         else:
+            if len(server.connections) >= server.max_connections:
+                self._reserved = self._loop.call_later(server.frame_timeout_s, self.close)
             server.connections.add(self)
             number = next(server.numbers)
             self.principal: Principal = security.client(uid, number)
@@ -158,8 +207,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
         self._forget_deadline()
-        if self._stall is not None:
-            self._stall.cancel()
+        for timer in (self._stall, self._reserved):
+            if timer is not None:
+                timer.cancel()
         self._call(self._closed)
 
     def pause_writing(self) -> None:
@@ -225,6 +275,10 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolError as exc:
             self._out.append(encode(Reply(_id_of(line), False, error=exc.info())))
             return
+        if self._reserved is not None and not wire.event.startswith("system:"):
+            self._out.append(encode(Reply(wire.id, False, error=self._full())))
+            self._ending = True
+            return
         submitted = self._server.router.submit(
             Submission(
                 event=wire.event,
@@ -240,6 +294,10 @@ class Connection(asyncio.BufferedProtocol):
             self._out.append(self._reply(wire, submitted.result()))
         else:
             self._await(wire, submitted)
+
+    def _full(self) -> ErrorInfo:
+        message = f"{self._server.max_connections} connections are open"
+        return ErrorInfo("too_many_connections", message, retryable=True)
 
     def _await(self, wire: Wire, submitted: asyncio.Future[Submitted]) -> None:
         self._pending += 1

@@ -24,7 +24,7 @@ from ksi_daemon.router import Channel, Context, Nothing, Router, Subscription, h
 from ksi_daemon.testing import MemoryLog, running_router, short_directory
 from ksi_daemon.transports.binding import MAX_PATH
 from ksi_daemon.transports.lock import CANNOT_CREATE_EXIT
-from ksi_daemon.transports.unix import UnixServer
+from ksi_daemon.transports.unix import RESERVED, UnixServer
 
 ROOT = Path(__file__).parents[4]
 ECHO = b'{"id":1,"event":"bench:echo","data":{"text":"a"}}\n'
@@ -503,24 +503,48 @@ async def test_S08_a_request_whose_client_is_gone_is_carried_out(run_dir: Path) 
     assert logs == []
 
 
+FULL = failure("too_many_connections", "2 connections are open") | {"retryable": True}
+UNKNOWN = b'{"id":1,"event":"system:nope"}\n'
+
+
 @pytest.mark.faults
 async def test_S18_one_connection_too_many_is_told_so(run_dir: Path) -> None:
     async with serving(run_dir, max_connections=2) as served:
         kept = [await served.connected() for _ in range(2)]
         for client in kept:
             assert (await client.ask(ECHO))["ok"]
+        reserved = [await served.connected() for _ in range(RESERVED)]
+        for client in reserved:
+            assert (await client.ask(UNKNOWN))["error"]["code"] == "unknown_event"
         refused = await served.connected()
-        assert await refused.ask(ECHO) == {
-            "id": None,
-            "ok": False,
-            "error": failure("too_many_connections", "2 connections are open")
-            | {"retryable": True},
-        }
+        assert await refused.ask(ECHO) == {"id": None, "ok": False, "error": FULL}
         assert await refused.ended()
-        kept[0].writer.close()
+        for client in (kept[0], *reserved):
+            client.writer.close()
         await until(lambda: len(served.server.connections) == 1)
         assert (await (await served.connected()).ask(ECHO))["ok"]
         assert (await kept[1].ask(ECHO))["ok"]
+
+
+@pytest.mark.faults
+async def test_S22_a_reserved_place_is_for_the_systems_events_only(run_dir: Path) -> None:
+    async with serving(run_dir, max_connections=0) as served:
+        client = await served.connected()
+        assert (await client.ask(UNKNOWN))["error"]["code"] == "unknown_event"
+        assert await client.ask(ECHO) == {
+            "id": 1,
+            "ok": False,
+            "error": failure("too_many_connections", "0 connections are open")
+            | {"retryable": True},
+        }
+        assert await client.ended()
+        assert served.bench.seen == []
+
+
+@pytest.mark.faults
+async def test_S22_a_reserved_place_is_nobodys_for_long(run_dir: Path) -> None:
+    async with serving(run_dir, max_connections=0, frame_timeout_s=0.02) as served:
+        assert await (await served.connected()).ended()
 
 
 ASK_AS_NOBODY = """
