@@ -48,6 +48,7 @@ RANKS = {
     "plugins": 5,
     "config": 5,
     "provisions": 6,
+    "house": 6,
     "reload": 6,
     "stacks": 1,
     "daemon": 6,
