@@ -9,6 +9,8 @@ import argparse
 import logging
 import os
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -29,6 +31,9 @@ __all__ = ["main"]
 USAGE_EXIT: Final = 64
 INTERNAL_EXIT: Final = 70  # sysexits.h: EX_SOFTWARE
 
+# How long the threads of handlers may still take when all else has ended.
+_LAST_WORK_S: Final = 1.0
+
 # Every setting that is worth a flag; all of them are also environment variables and TOML keys.
 _FLAGS: Final = (
     ("--var", "DIR", "directory of run-time files"),
@@ -47,6 +52,8 @@ _FLAGS: Final = (
     ("--log-format", "FORMAT", "auto, json or text"),
 )
 
+log = structlog.get_logger()
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the daemon in the foreground, or repair its log; return the exit code."""
@@ -63,13 +70,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         daemon = Daemon(
             settings, manager=ServiceManager(os.environ), read_settings=partial(load, flags)
         )
-        return anyio.run(daemon.run, _announce)
+        return _left(anyio.run(daemon.run, _announce))
     except UsageError as exc:
         return _complain(exc.message, exc.hint, exc.exit_code)
     except KsiError as exc:
         # What recovery could not write comes back as the error of its event.
         broken = isinstance(exc, StorageError) or exc.code.startswith("storage_")
         return _complain(exc.message, exc.hint, STORAGE_EXIT if broken else INTERNAL_EXIT)
+
+
+def _left(code: int) -> int:
+    """Return *code*, or leave with it at once if the thread of a handler does not end.
+
+    The interpreter would wait for it for ever; the log is closed, so nothing else is to be done.
+    """
+    deadline = time.monotonic() + _LAST_WORK_S
+    for thread in threading.enumerate():
+        if thread.name.startswith("AnyIO worker"):
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                log.warning("handler_left_behind", thread=thread.name)
+                sys.stderr.flush()
+                os._exit(code)
+    return code
 
 
 def _arguments(argv: Sequence[str] | None) -> dict[str, Any]:

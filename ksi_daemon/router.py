@@ -469,6 +469,11 @@ class Router:
                 return _failed(_unexpected(handler, exc), started, "failed")
             late = HandlerTimeout(f"the handler of {handler.event!r} took over {limit:g} s")
             return _failed(late, started, "timeout")
+        except asyncio.CancelledError as exc:
+            # Of what the handler awaited: the handler itself was not told to end.
+            if _is_cancelled():
+                raise
+            return _failed(_unexpected(handler, exc), started, "failed")
         except (Exception, SystemExit) as exc:  # noqa: BLE001 - handlers are other people's code
             return _failed(_unexpected(handler, exc), started, "failed")
         return _encoded(handler, result, started)
@@ -544,6 +549,11 @@ def _refusal_status(error: KsiError) -> Status:
     if isinstance(error, UnknownEvent):
         return "unknown"
     return "denied" if isinstance(error, Denied) else "rejected"
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is None or bool(task.cancelling())
 
 
 async def _call(handler: Handler, payload: Any, context: Context) -> Any:
