@@ -204,7 +204,7 @@ async def test_a_name_that_is_too_long_does_not_fill_the_log() -> None:
     assert len(journal.events[0].name) <= 129
 
 
-async def test_an_unknown_event_names_the_nearest_one() -> None:
+async def test_H5_an_unknown_event_names_the_nearest_one() -> None:
     async with running_router(Bench()) as (router, _):
         error = (await submit(router, "bench:ehco")).outcome.error
     assert error is not None
@@ -355,7 +355,7 @@ async def test_a_story_ends_at_its_budget_of_events() -> None:
     assert codes == [None, None, "root_budget"]
 
 
-async def test_the_same_idempotency_key_is_logged_once() -> None:
+async def test_A6_the_same_idempotency_key_is_logged_once() -> None:
     bench = Bench()
     async with running_router(bench) as (router, journal):
         first = await submit(router, "bench:echo", b'{"text":"a"}', idempotency_key="k")

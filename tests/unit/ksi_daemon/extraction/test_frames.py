@@ -102,7 +102,7 @@ TAIL = '\n~~~tool_call\n{"name":"t"}\n~~~\n@tool x\n{"tool":"x"}<tool_call>{"nam
 
 @pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"ksi"}))
 @pytest.mark.parametrize("unit", UNITS)
-def test_hostile_text_costs_twice_for_twice_the_length(unit: str, preset: str) -> None:
+def test_P7_hostile_text_costs_twice_for_twice_the_length(unit: str, preset: str) -> None:
     def cost(size: int) -> None:
         extract(repeated(unit, size) + TAIL, PRESETS[preset])
 

@@ -478,7 +478,7 @@ async def test_a_key_twice_in_one_batch(path: Path, new_event: NewEvent, outside
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["in one batch", "later"])
-async def test_a_key_with_another_body_is_a_conflict(
+async def test_A6_a_key_with_another_body_is_a_conflict(
     path: Path, new_event: NewEvent, outside: Ask, together: bool
 ) -> None:
     async with running(open_writer(path, "process"), path) as writer:

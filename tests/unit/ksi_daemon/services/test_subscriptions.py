@@ -250,7 +250,7 @@ async def test_who_asks_for_what_is_to_come_hears_nothing_before_it(var: Path) -
         assert seqs(ear.lines) == [6, 7]
 
 
-async def test_who_does_not_keep_up_is_told_where_to_resume(var: Path) -> None:
+async def test_S19_who_does_not_keep_up_is_told_where_to_resume(var: Path) -> None:
     async with opened(var, max_events=5) as house:
         stuck, free = Ear(room=3), Ear()
         for ear in (stuck, free):
@@ -266,7 +266,7 @@ async def test_who_does_not_keep_up_is_told_where_to_resume(var: Path) -> None:
         assert seqs(again.lines) == list(range(4, 21))
 
 
-async def test_a_queue_is_bounded_in_bytes_too(var: Path) -> None:
+async def test_S19_a_queue_is_bounded_in_bytes_too(var: Path) -> None:
     async with opened(var, max_bytes=1_000) as house:
         stuck = Ear(room=1)
         await house.subscribe(stuck)
@@ -444,7 +444,7 @@ async def test_who_stops_at_once_is_told_the_place_it_asked_for(var: Path) -> No
         assert ear.lines == [{"subscription": "s1", "seq": 7, "closing": True}]
 
 
-async def test_a_stuck_subscriber_costs_the_others_nothing(var: Path) -> None:
+async def test_S19_a_stuck_subscriber_costs_the_others_nothing(var: Path) -> None:
     subscribe = b'{"event": "monitor:subscribe"}\n'
     async with running_daemon(var, subscriber_events=50) as path, connected(path) as peer:
         stuck = connect(path)
