@@ -342,7 +342,8 @@ class Reply(Findings):
         if mended is not None:
             self._quoting.pass_over(mended.end)
             return self._take_object(start, mended.end, mended.value, repairs=mended.repairs)
-        end, restarted = self._scanner.end_of(broken)
+        cut_off = self._stop_reason == "length"
+        end, restarted = self._scanner.end_of(broken, cut_off=cut_off)
         while self._text[end - 1].isspace():
             end -= 1
         self._quoting.pass_over(end)

@@ -223,11 +223,15 @@ class Scanner:
             at = start + 1
         return None
 
-    def end_of(self, broken: Broken) -> tuple[int, bool]:
-        """Return where *broken* ends, and whether it is another call that ends it."""
+    def end_of(self, broken: Broken, *, cut_off: bool = False) -> tuple[int, bool]:
+        """Return where *broken* ends, and whether it is another call that ends it.
+
+        Of a text that was *cut off* a string may go on to the end, with all that seems to be a
+        call in it: a document of which an example is a part.
+        """
         restart = self._cut_string(broken)
         if restart is not None:
-            return restart, True
+            return (len(self._text), False) if cut_off else (restart, True)
         if self._text.startswith(("```", "~~~"), broken.stop.at):
             return broken.stop.at, False
         opens = broken.opens
@@ -237,7 +241,7 @@ class Scanner:
                 case "string":
                     restart = self._next_line_restart(start)
                     if start < restart < piece.end() and self._is_second_try(restart, quoted=True):
-                        return restart, True
+                        return (len(self._text), False) if cut_off else (restart, True)
                 case "open":
                     if self._restarts(start, opens, broken.stop):
                         return start, True

@@ -69,6 +69,24 @@ def test_the_excerpt_is_cut_to_the_place_in_question() -> None:
 
 
 @pytest.mark.parametrize(
+    ("begun", "stop_reason", "events"),
+    [
+        pytest.param('{"event":"a:b","data":{"x":"So:\n', "length", [], id="in a document"),
+        pytest.param('{"event":"a:b","data":{"x":"So:\n', None, ["a:b"], id="a second try"),
+        pytest.param(
+            '{"event":"a:b","data":{"x":1\n', "length", ["a:b"], id="a second try outside a string"
+        ),
+    ],
+)
+def test_an_example_in_a_document_that_was_cut_off_does_not_fire(
+    begun: str, stop_reason: str | None, events: list[str]
+) -> None:
+    result = read(f'{begun}{{"event":"a:b","data":{{}}}}\nand mo', stop_reason)
+    assert [call.name for call in result.calls] == events
+    assert len(result.rejected) == 1
+
+
+@pytest.mark.parametrize(
     ("text", "stop_reason", "message"),
     [
         pytest.param(
