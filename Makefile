@@ -47,8 +47,10 @@ fuzz: $(VENV)/.fuzz
 	$(BIN)/python -m tests.fuzz.fuzz_extract -max_total_time=$(SECONDS) -max_len=150 -len_control=0 \
 		-verbosity=0 -print_final_stats=1 -artifact_prefix=.fuzz/ .fuzz/learnt
 
-# All that is random, for an hour instead of a minute.
+# All that is random, for an hour instead of a minute, and a daemon under load for ten minutes.
+soak: SECONDS = 600
 soak: $(VENV)/.test
+	$(BIN)/python -m tests.soak $(SECONDS)
 	$(BIN)/pytest -q --hypothesis-profile=soak -o timeout=0 tests/properties tests/differential
 	FAULT_ROUNDS=25 $(BIN)/pytest -q -o timeout=0 tests/faults
 	$(BIN)/python -m tests.corruption.slips 30000
