@@ -6,6 +6,7 @@ number, not an object or a string around it, not a broken block before it. These
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -23,6 +24,9 @@ __all__ = ["candidates"]
 # An object that cannot be read is entered, and so may be those in it: each level reads again what
 # is in it, so without a limit a hostile text would cost the square of its length.
 MAX_ENTERED: Final = 8
+_QUOTE_MARKS: Final = r"^(?:[ \t]*+(?:(?:[-*+]|\d{1,9}+[.)])[ \t]++)*+>)++[ \t]?"
+_QUOTE_MARK: Final = re.compile(_QUOTE_MARKS, re.MULTILINE)
+_BLOCK_QUOTE: Final = re.compile(rf"(?:{_QUOTE_MARKS}[^\n]*+\n?+)++", re.MULTILINE)
 
 
 class _Found(msgspec.Struct, frozen=True, gc=False):
@@ -36,8 +40,9 @@ def candidates(text: str, protocol: Protocol, *, tools: Schemas | None = None) -
 
     *tools* is as for ``extract``: a call is known again only if both read it alike.
 
-    A call within another object, or in a string of one, has the span of that object. A call
-    without an id of its own has the id "".
+    A call within another object, or in a string of one, has the span of that object. What is in a
+    block quote is read once more without the marks of the quote; such a call has the span of the
+    quote. A call without an id of its own has the id "".
     """
     wanted = plan(protocol.dialects)
     marks = ["{", *(marker for dialect in wanted.framed for marker in dialect.markers)]
@@ -46,6 +51,7 @@ def candidates(text: str, protocol: Protocol, *, tools: Schemas | None = None) -
     waiting: list[tuple[str, _Found | None]] = [(text, None)]
     while waiting:
         piece, around = waiting.pop()
+        waiting += _unquoted(piece, around)
         calls += _framed(piece, around, wanted, reading)
         for found in _objects(piece, wanted):
             place = around or found
@@ -54,6 +60,14 @@ def candidates(text: str, protocol: Protocol, *, tools: Schemas | None = None) -
                 if isinstance(value, dict):
                     calls += _calls(value, place, wanted)
     return tuple(sorted(calls, key=lambda call: call.start))
+
+
+def _unquoted(text: str, around: _Found | None) -> Iterator[tuple[str, _Found]]:
+    """Yield each block quote in *text* without its marks, and its place."""
+    if ">" not in text:
+        return
+    for quote in _BLOCK_QUOTE.finditer(text):
+        yield _QUOTE_MARK.sub("", quote[0]), around or _Found(*quote.span(), {})
 
 
 def _objects(text: str, wanted: Plan) -> Iterator[_Found]:

@@ -163,7 +163,7 @@ ROWS: Final[dict[str, tuple[str, list[str]]]] = {
     ),
     "an unknown event": (event("vault:open"), ["vault:open unknown"]),
     # Names that only look right.
-    "a letter of another script": (MINE.replace("state:set", "st\u0430te:set"), []),
+    "a letter of another script": (MINE.replace("state:set", "st\u0430te:set"), ["missing_name"]),
     "a wide colon": (MINE.replace("state:set", "state\uff1aset"), []),
     "a letter of no width": (MINE.replace("state:set", "state\u200b:set"), []),
     "turned writing": (MINE.replace("state:set", "\u202estate:set"), []),
@@ -250,10 +250,13 @@ ROWS: Final[dict[str, tuple[str, list[str]]]] = {
     "a soft hyphen": (MINE.replace("state:set", "state\u00ad:set"), []),
     "a joiner": (MINE.replace("state:set", "state:s\u200det"), []),
     "a wide letter": (MINE.replace("state:set", "\uff53tate:set"), []),
-    "two colons": (MINE.replace("state:set", "state::set"), []),
+    "two colons": (MINE.replace("state:set", "state::set"), ["missing_name"]),
     "a path": (MINE.replace("state:set", "../state:set"), []),
     "a line break in the name": (MINE.replace("state:set", "state:\\nset"), []),
-    "a name as long as a book": (MINE.replace("state:set", "state:" + "s" * 5_000), []),
+    "a name as long as a book": (
+        MINE.replace("state:set", "state:" + "s" * 5_000),
+        ["missing_name"],
+    ),
     # More that is broken or oversized.
     "a number beyond all": (
         event("state:set", '{"key": "note", "value": 1e999}'),

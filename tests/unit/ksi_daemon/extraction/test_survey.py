@@ -18,6 +18,13 @@ USE = '{"type":"ksi_tool_use","id":"ksiu_1","name":"a:b","input":{"x":1}}'
     [
         pytest.param(EVENT, id="bare"),
         pytest.param(f"> {EVENT}", id="block quote"),
+        pytest.param('> {"event":\n> "a:b","data":\n> {"x":1}}', id="block quote of several lines"),
+        pytest.param(
+            '- > > {"event":"a:b",\n  > > "data":{"x":1}}', id="quote in a quote in a list"
+        ),
+        pytest.param(
+            json.dumps({"s": '> {"event":"a:b",\n> "data":{"x":1}}'}), id="block quote in a string"
+        ),
         pytest.param(f"```python\n{EVENT}\n```", id="fence"),
         pytest.param(f"<think>{EVENT}", id="thought"),
         pytest.param(f'{{"list":[1,{{"x":{EVENT}}}]}}', id="data"),
@@ -36,6 +43,16 @@ USE = '{"type":"ksi_tool_use","id":"ksiu_1","name":"a:b","input":{"x":1}}'
 )
 def test_finds_what_is_hidden(text: str) -> None:
     assert ("a:b", {"x": 1}) in [(call.name, call.args) for call in candidates(text, KSI)]
+
+
+def test_finds_blocks_of_lines_in_a_block_quote() -> None:
+    text = '> ~~~ksi a:b\n> {"x": 1}\n> --- s\n> one\n> two\n> ~~~\n'
+    [call] = candidates(f"He said:\n{text}So.", KSI)
+    assert (call.name, call.args, call.span) == (
+        "a:b",
+        {"x": 1, "s": "one\ntwo"},
+        (9, 9 + len(text)),
+    )
 
 
 @pytest.mark.parametrize(
