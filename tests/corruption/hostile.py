@@ -128,7 +128,7 @@ def _measured(head: str, unit: str, preset: str) -> Shape:
         for size in (SIZE, 2 * SIZE)
     )
     ratio = twice / max(once, 1e-4)
-    if ratio > SUSPECT and twice > 2e-3:
+    if ratio > SUSPECT:
         ratio = growth(head, unit, preset, SURE)
     return Shape(head, unit, ratio, twice / (2 * SIZE) * 1e9)
 
