@@ -50,6 +50,27 @@ def test_any_number_of_rows(
     assert connection.execute("SELECT count(*) FROM outcomes").fetchone() == (count,)
 
 
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param(1, ["INSERT"], id="one is its own transaction"),
+        pytest.param(CHUNK, ["INSERT"], id="so is a chunk"),
+        pytest.param(2 * CHUNK, ["BEGIN", "INSERT", "INSERT", "COMMIT"], id="two chunks"),
+        pytest.param(8 * CHUNK, ["BEGIN", *["INSERT"] * 8, "COMMIT"], id="eight chunks"),
+    ],
+)
+def test_statements_are_one_for_each_chunk(
+    connection: sqlite3.Connection, new_event: NewEvent, events: int, expected: list[str]
+) -> None:
+    statements: list[str] = []
+    works = [Work(event=new_event(), outcome=HANDLED) for _ in range(events)]
+    connection.set_trace_callback(statements.append)
+    write(connection, works, START)
+    connection.set_trace_callback(None)
+    own = [statement.split()[0] for statement in statements if not statement.startswith("--")]
+    assert own == expected
+
+
 def test_ids_keep_to_their_seqs(connection: sqlite3.Connection, new_event: NewEvent) -> None:
     """Rows of two shapes are written apart; the order of submission is the order of seq."""
     works = [Work(event=new_event(agent_id="ann" if n % 2 else None)) for n in range(10)]
