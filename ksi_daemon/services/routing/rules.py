@@ -111,6 +111,7 @@ class Rules:
         self._makers = makers
         self._rules: dict[str, _Rule] = {}
         self._wake = anyio.Event()
+        self._progress = anyio.Event()
         self._noted = 0
         self._unsubscribe: Callable[[], None] = lambda: None
 
@@ -130,6 +131,7 @@ class Rules:
     )
     async def add_rule(self, data: AddRule, ctx: Context) -> dict[str, Any]:
         """Have an event submitted, or an agent told, whenever an event matches."""
+        await self._make_way(data.name)
         rule = _Rule(data, ctx.agent_id, now(), self._router.feed.last_seq)
         self._check(rule, ctx)
         # From here on it sees each event, though it acts only when it is on disk.
@@ -167,7 +169,7 @@ class Rules:
     @handles("routing:list_rules", effect="observe", inline=True, example={})
     def list_rules(self, data: Nothing, ctx: Context) -> dict[str, Any]:
         """List the rules in the order in which they act, with how often each has fired."""
-        living = [each for each in self._ordered() if not (each.is_used_up or each.is_expired)]
+        living = [each for each in self._ordered() if not each.is_over]
         return {"rules": [rule.described() for rule in living]}
 
     async def restore(self) -> int:
@@ -199,6 +201,17 @@ class Rules:
         for name in [name for name, rule in self._rules.items() if rule.agent_id == agent_id]:
             del self._rules[name]
         self._follow()
+
+    async def _make_way(self, name: str) -> None:
+        """Wait until a rule of that name whose life is over has acted on all that came in it."""
+        while (rule := self._rules.get(name)) is not None and rule.is_over:
+            seen = min(each.position for each in self._rules.values())
+            if seen >= self._router.feed.last_seq:
+                await self._note([rule], seen, always=False)
+            else:
+                progress = self._progress
+                self._wake.set()
+                await progress.wait()
 
     def _check(self, rule: _Rule, ctx: Context) -> None:
         """Raise what forbids to add *rule*."""
@@ -334,6 +347,8 @@ class Rules:
             await self._router.record(
                 standing.rules_at(seen), *(standing.rule_deleted(rule.name) for rule in ended)
             )
+        self._progress.set()
+        self._progress = anyio.Event()
 
 
 class _Rule:
@@ -361,6 +376,10 @@ class _Rule:
     def is_used_up(self) -> bool:
         """Say whether it has fired as often as it may."""
         return self.asked.max_fires is not None and self.fires >= self.asked.max_fires
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_used_up or self.is_expired
 
     @property
     def is_expired(self) -> bool:
