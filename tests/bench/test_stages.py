@@ -8,7 +8,7 @@ import ksi_daemon
 from tests.bench.stages import STAGES, stage_of
 
 ROOT = Path(ksi_daemon.__file__).parent
-LOOP = [("/usr/lib/python3.11/asyncio/events.py", "_run"), ("/work/run.py", "main")]
+LOOP = [("/python/asyncio/events.py", "_run"), ("/k/run.py", "main")]
 
 
 @pytest.mark.parametrize(
